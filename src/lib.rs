@@ -1,0 +1,11 @@
+//! Run a command, or an OCI container, under a sandbox policy.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod cli;
+#[cfg(target_os = "linux")]
+pub mod linux;
+pub mod lower;
+pub mod plan;
+pub mod policy;
+pub mod trap;
