@@ -1,10 +1,11 @@
 //! The record of one denial.
 
 use std::hash::Hash;
+use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::{Code, Grant};
+use super::{Code, Grant, State, json, text};
 
 /// What was denied access to; it decides the shape of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -135,6 +136,18 @@ pub struct Denial {
 }
 
 impl Denial {
+    /// The record as one line of JSON; see [`super::Trap::json_line`].
+    #[must_use]
+    pub fn json_line(&self, ts: SystemTime, state: State, query_id: u64) -> String {
+        json::denial_line(self, ts, state, query_id)
+    }
+
+    /// The record as one line of text; see [`super::Trap::text`].
+    #[must_use]
+    pub fn text(&self) -> String {
+        text::denial_line(self, 1)
+    }
+
     /// What makes this denial a different one: everything but the process id.
     pub(super) fn identity(&self) -> impl PartialEq + Hash + '_ {
         (

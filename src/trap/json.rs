@@ -80,16 +80,16 @@ struct OmittedRecord {
 }
 
 pub(super) fn trap_line(trap: &Trap, ts: SystemTime, state: State, query_id: u64) -> String {
-    let ts = seconds(ts);
+    let at = seconds(ts);
     match trap {
-        Trap::Denial(denial) => line(&denial_record(denial, ts, state, query_id, None)),
+        Trap::Denial(denial) => denial_line(denial, ts, state, query_id),
         Trap::Launch { program, errno, message } => line(&FailureRecord {
             kind: "launch",
             code: trap.code(),
             program: Some(program),
             errno: *errno,
             message,
-            ts,
+            ts: at,
         }),
         Trap::Usage { message } => line(&FailureRecord {
             kind: "usage",
@@ -97,19 +97,26 @@ pub(super) fn trap_line(trap: &Trap, ts: SystemTime, state: State, query_id: u64
             program: None,
             errno: None,
             message,
-            ts,
+            ts: at,
         }),
-        Trap::Internal { code, mechanism, message, file, line: at, key } => line(&InternalRecord {
-            kind: "internal",
-            code: *code,
-            mechanism: *mechanism,
-            message,
-            file: file.as_deref(),
-            line: *at,
-            key: key.as_deref(),
-            ts,
-        }),
+        Trap::Internal { code, mechanism, message, file, line: number, key } => {
+            line(&InternalRecord {
+                kind: "internal",
+                code: *code,
+                mechanism: *mechanism,
+                message,
+                file: file.as_deref(),
+                line: *number,
+                key: key.as_deref(),
+                ts: at,
+            })
+        }
     }
+}
+
+/// One denial, as it happens.
+pub(super) fn denial_line(d: &Denial, ts: SystemTime, state: State, query_id: u64) -> String {
+    line(&denial_record(d, seconds(ts), state, query_id, None))
 }
 
 /// A denial that happened `count` times, first at `ts`.
