@@ -120,7 +120,8 @@ impl Trap {
         json::trap_line(self, ts, state, query_id)
     }
 
-    /// The record as one line of text, newline included, safe to print on a terminal.
+    /// The record as a line of text, newline included, safe to print on a terminal. A usage error
+    /// may have several lines.
     #[must_use]
     pub fn text(&self) -> String {
         text::trap_line(self)

@@ -35,7 +35,7 @@ pub(super) fn trap_line(trap: &Trap) -> String {
         Trap::Launch { program, message, .. } => {
             format!("landstrip: cannot run {}: {}\n", printable(program), printable(message))
         }
-        Trap::Usage { message } => format!("landstrip: {}\n", printable(message)),
+        Trap::Usage { message } => usage(message),
         Trap::Internal { code, mechanism, message, file, line, key } => {
             let mut text = "landstrip: ".to_owned();
             if let Some(file) = file {
@@ -55,6 +55,15 @@ pub(super) fn trap_line(trap: &Trap) -> String {
             text
         }
     }
+}
+
+/// The one message that has several lines: what is wrong, a hint, and the usage.
+fn usage(message: &str) -> String {
+    let mut text = "landstrip: ".to_owned();
+    for line in message.lines() {
+        push(&mut text, format_args!("{}\n", printable(line)));
+    }
+    text
 }
 
 /// One denial: what was denied, by which rule, and the grant that would allow it.
