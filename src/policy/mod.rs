@@ -28,6 +28,8 @@ pub mod path;
 pub mod resolve;
 pub mod resolved;
 pub mod rule;
+pub mod shipped;
+mod tighten;
 pub mod view;
 
 pub use decide::{Decider, Reason, Verdict};
@@ -42,4 +44,5 @@ pub use parse::{Format, parse};
 pub use resolve::{Place, resolve, resolve_executable};
 pub use resolved::{Linked, Network, ResolvedPolicy};
 pub use rule::{Access, Effect, Located, Origin, Pattern, Rule};
+pub use tighten::tighten;
 pub use view::{FsView, Kind, MemoryTree};

@@ -264,7 +264,7 @@ mod tests {
         let tree = tree();
         let cases: &[(&str, &str, &[&str], Option<&str>)] = &[
             ("/", "/", &[], None),
-            ("~", "/data/u", &["/home/u"], None),
+            ("~", "/data/u", &["/home/u"], Some("/home/u")),
             ("~/.ssh//.", "/data/u/.ssh", &["/home/u"], None),
             (
                 "~/rc",
