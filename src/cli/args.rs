@@ -77,11 +77,11 @@ pub struct PolicyArgs {
     #[arg(short = 'p', long = "policy", value_name = "FILE")]
     pub policies: Vec<OsString>,
 
-    /// Format of the policies given [default: by file name, else json]
+    /// Format of the policies given (default: by file name, else json)
     #[arg(long, value_name = "FORMAT")]
     pub policy_format: Option<PolicyFormat>,
 
-    /// Directory to start in; relative paths in policies start here too [default: the current one]
+    /// Directory to start in; relative paths in policies start here too (default: the current one)
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
 }
@@ -187,11 +187,11 @@ pub struct WhyArgs {
     #[command(flatten)]
     pub inspect: InspectArgs,
 
-    /// What TARGET is [default: a path if it holds a `/`, starts with `.` or `~`, or exists]
+    /// What TARGET is (default: a path if it holds a `/`, starts with `.` or `~`, or exists)
     #[arg(long = "as", value_name = "KIND")]
     pub kind: Option<TargetKind>,
 
-    /// Path, or host[:port]
+    /// Path, host, or host:port
     #[arg(value_name = "PATH|HOST")]
     pub target: OsString,
 }
@@ -214,7 +214,7 @@ pub struct CompletionsArgs {
 /// How a command prints its document.
 #[derive(Clone, Copy, Debug, Default, ClapArgs)]
 pub struct OutputArgs {
-    /// Format of the output [default: text on a terminal, else json]
+    /// Format of the output (default: text on a terminal, else json)
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<OutputFormat>,
 }

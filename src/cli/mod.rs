@@ -25,7 +25,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::{Args as _, CommandFactory, FromArgMatches};
 
 use crate::trap::{Code, Sink, State, Style, Trap};
 use args::{Args, Command, RunArgs};
@@ -66,6 +66,16 @@ fn tree(line: &[OsString]) -> clap::Command {
 }
 
 fn parse(line: &[OsString]) -> Result<Args, clap::Error> {
+    // Building the whole tree costs more than the parsing. A line that `run` alone accepts needs no
+    // more than its own branch; for help and for errors the tree is asked again.
+    if let [_, verb, ..] = line
+        && verb == "run"
+        && let Ok(mut matches) =
+            RunArgs::augment_args(clap::Command::new("run")).try_get_matches_from(&line[1..])
+    {
+        let command = Command::Run(RunArgs::from_arg_matches_mut(&mut matches)?);
+        return Ok(Args { command });
+    }
     let mut matches = tree(line).try_get_matches_from(line)?;
     Args::from_arg_matches_mut(&mut matches)
 }

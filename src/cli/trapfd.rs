@@ -12,7 +12,7 @@ use super::sys;
 /// A writer over the descriptor of `--trap-fd` that never waits.
 ///
 /// The descriptor's flags are shared with other processes, so it is not made non-blocking: poll(2)
-/// comes before each write, and no write exceeds [`PIPE_BUF`].
+/// comes before each write, and no write exceeds `PIPE_BUF`.
 #[derive(Debug)]
 pub struct TrapFd(File);
 
