@@ -5,7 +5,7 @@
 
 pub mod args;
 mod doctor;
-mod error;
+pub(crate) mod error;
 mod load;
 mod manual;
 pub mod output;
