@@ -35,13 +35,18 @@ pub fn load(
 ) -> Result<Vec<Source>, Error> {
     // Everything wrong with the line itself comes first: nothing is read before that is known.
     if args.policies.iter().filter(|name| *name == "-").count() > 1 {
-        return Err(Error::Usage("`-p -` can be given once: standard input ends".into()));
+        return Err(Error::Usage(
+            "`-p -` can be given once: standard input ends".into(),
+        ));
     }
     if args.policies.iter().any(|name| name == "-") && args.policy_format.is_none() {
         let message = "`-p -` needs `--policy-format json` or `--policy-format yaml`";
         return Err(Error::Usage(message.into()));
     }
-    args.policies.iter().map(|name| source(name, args.policy_format, &shipped)).collect()
+    args.policies
+        .iter()
+        .map(|name| source(name, args.policy_format, &shipped))
+        .collect()
 }
 
 fn source(
@@ -57,19 +62,31 @@ fn source(
             return Err(Error::Usage(message));
         };
         let bytes = text.as_bytes().to_vec();
-        return Ok(Source { name: shown.into_owned(), bytes, format: PolicyFormat::Json });
+        return Ok(Source {
+            name: shown.into_owned(),
+            bytes,
+            format: PolicyFormat::Json,
+        });
     }
     let (name, bytes, by_name) = if name == "-" {
-        ("<stdin>".to_owned(), read(io::stdin().lock()), PolicyFormat::Json)
+        (
+            "<stdin>".to_owned(),
+            read(io::stdin().lock()),
+            PolicyFormat::Json,
+        )
     } else {
         let bytes = File::open(name).and_then(read);
         (shown.into_owned(), bytes, format_of(Path::new(name)))
     };
     match bytes {
-        Ok(bytes) => Ok(Source { name, bytes, format: format.unwrap_or(by_name) }),
-        Err(error) => {
-            Err(Failure::new(Code::PolicyIoFailed, error.to_string()).in_file(name).into())
-        }
+        Ok(bytes) => Ok(Source {
+            name,
+            bytes,
+            format: format.unwrap_or(by_name),
+        }),
+        Err(error) => Err(Failure::new(Code::PolicyIoFailed, error.to_string())
+            .in_file(name)
+            .into()),
     }
 }
 
@@ -98,7 +115,11 @@ mod tests {
 
     fn args(policies: &[&str], policy_format: Option<PolicyFormat>) -> PolicyArgs {
         let policies = policies.iter().map(Into::into).collect();
-        PolicyArgs { policies, policy_format, cwd: None }
+        PolicyArgs {
+            policies,
+            policy_format,
+            cwd: None,
+        }
     }
 
     fn shipped(name: &str) -> Option<&'static str> {
@@ -119,7 +140,11 @@ mod tests {
         ] {
             std::fs::write(path(name), "x").unwrap();
             let sources = load(&args(&[&path(name)], given), shipped).unwrap();
-            let source = Source { name: path(name), bytes: b"x".to_vec(), format: expected };
+            let source = Source {
+                name: path(name),
+                bytes: b"x".to_vec(),
+                format: expected,
+            };
             assert_eq!(sources, [source]);
         }
     }
@@ -141,7 +166,10 @@ mod tests {
             (&["-", "/nonexistent", "-"], Some(PolicyFormat::Json)),
         ] {
             let result = load(&args(policies, format), shipped);
-            assert!(matches!(result, Err(Error::Usage(_))), "{policies:?} {result:?}");
+            assert!(
+                matches!(result, Err(Error::Usage(_))),
+                "{policies:?} {result:?}"
+            );
         }
     }
 
@@ -149,14 +177,22 @@ mod tests {
     fn what_cannot_be_read_is_named() {
         for name in ["/nonexistent/policy.json", "/"] {
             let error = load(&args(&[name], None), shipped).unwrap_err();
-            let Error::Failure(failure) = error else { panic!("{error:?}") };
-            assert_eq!((failure.code, failure.file.as_deref()), (Code::PolicyIoFailed, Some(name)));
+            let Error::Failure(failure) = error else {
+                panic!("{error:?}")
+            };
+            assert_eq!(
+                (failure.code, failure.file.as_deref()),
+                (Code::PolicyIoFailed, Some(name))
+            );
         }
     }
 
     #[test]
     fn the_size_limit_holds_for_a_file_without_end() {
-        assert_eq!(read(&vec![b' '; 4 * 1024 * 1024][..]).unwrap().len(), 4 * 1024 * 1024);
+        assert_eq!(
+            read(&vec![b' '; 4 * 1024 * 1024][..]).unwrap().len(),
+            4 * 1024 * 1024
+        );
         let error = read(io::repeat(b' ')).unwrap_err();
         assert_eq!(error.to_string(), "larger than 4 MiB");
     }

@@ -60,8 +60,16 @@ pub fn main() -> ExitCode {
 
 /// The command tree, under the name that the program was called by.
 fn tree(line: &[OsString]) -> clap::Command {
-    let called = line.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
-    let name = if called == Some("landstrip-oci") { "landstrip-oci" } else { NAME };
+    let called = line
+        .first()
+        .map(Path::new)
+        .and_then(Path::file_name)
+        .and_then(OsStr::to_str);
+    let name = if called == Some("landstrip-oci") {
+        "landstrip-oci"
+    } else {
+        NAME
+    };
     Args::command().name(name).bin_name(name)
 }
 
@@ -87,7 +95,11 @@ fn finish_parse(error: &clap::Error) -> u8 {
         return finish(output::bytes(text.as_bytes()).map(|()| 0));
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text);
-    let text = text.split("\n\nFor more information").next().unwrap_or(text).trim();
+    let text = text
+        .split("\n\nFor more information")
+        .next()
+        .unwrap_or(text)
+        .trim();
     finish(Err(Error::Usage(text.to_owned())))
 }
 
@@ -126,7 +138,10 @@ fn run(args: &RunArgs) -> u8 {
     if let (Err(error), Some(traps)) = (&result, &traps)
         && !matches!(error, Error::Usage(_))
     {
-        let line = error.clone().into_trap().json_line(SystemTime::now(), State::Info, 0);
+        let line = error
+            .clone()
+            .into_trap()
+            .json_line(SystemTime::now(), State::Info, 0);
         Sink::new(traps).send(&line);
     }
     finish(result)
@@ -139,7 +154,11 @@ fn run(args: &RunArgs) -> u8 {
         let message = "--trap-fd and --inherit are not available on this platform";
         return finish(Err(Failure::new(Code::PlatformUnsupported, message).into()));
     }
-    finish(args.what().map_err(Error::Usage).and_then(|what| run::run(args, what, None)))
+    finish(
+        args.what()
+            .map_err(Error::Usage)
+            .and_then(|what| run::run(args, what, None)),
+    )
 }
 
 /// Every descriptor of `--inherit` is open, and none is the trap descriptor: a program that holds
@@ -148,7 +167,9 @@ fn run(args: &RunArgs) -> u8 {
 fn check_inherit(args: &RunArgs) -> Result<(), Error> {
     for &fd in &args.inherit {
         if Some(fd) == args.trap_fd {
-            return Err(Error::Usage(format!("--inherit {fd}: this is the trap descriptor")));
+            return Err(Error::Usage(format!(
+                "--inherit {fd}: this is the trap descriptor"
+            )));
         }
         if let Err(error) = sys::duplicate(fd) {
             return Err(Error::Usage(format!("--inherit {fd}: {error}")));
@@ -169,5 +190,9 @@ fn report(trap: &Trap) {
 /// How to write on standard error: text where a person reads, else JSON.
 #[must_use]
 pub fn stderr_style() -> Style {
-    if io::stderr().is_terminal() { Style::Text } else { Style::Json }
+    if io::stderr().is_terminal() {
+        Style::Text
+    } else {
+        Style::Json
+    }
 }

@@ -11,5 +11,9 @@ use crate::trap::Code;
 ///
 /// An error when the program did not run, or could not be supervised.
 pub fn run(_args: &RunArgs, _what: What<'_>, _traps: Option<&TrapFd>) -> Result<u8, Error> {
-    Err(Failure::new(Code::PlatformUnsupported, "`run` is not available in this build").into())
+    Err(Failure::new(
+        Code::PlatformUnsupported,
+        "`run` is not available in this build",
+    )
+    .into())
 }

@@ -114,8 +114,16 @@ mod tests {
     fn codes_are_distinct_and_screaming() {
         for (at, code) in Code::ALL.iter().enumerate() {
             let text = code.as_str();
-            assert!(text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'), "{text}");
-            assert!(Code::ALL[at + 1..].iter().all(|other| other.as_str() != text), "{text}");
+            assert!(
+                text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'),
+                "{text}"
+            );
+            assert!(
+                Code::ALL[at + 1..]
+                    .iter()
+                    .all(|other| other.as_str() != text),
+                "{text}"
+            );
             assert_eq!(Code::from_name(text), Some(*code));
         }
         assert_eq!(Code::from_name("filesystem_denied"), None);
