@@ -5,7 +5,7 @@
 
 pub mod args;
 mod doctor;
-mod error;
+pub(crate) mod error;
 mod load;
 mod manual;
 pub mod output;
@@ -18,6 +18,7 @@ mod sys;
 pub mod tool;
 #[cfg(target_os = "linux")]
 mod trapfd;
+#[cfg(any(not(target_os = "linux"), test))]
 mod view;
 mod why;
 mod windows;
@@ -33,6 +34,8 @@ use clap::{Args as _, CommandFactory, FromArgMatches};
 use crate::trap::{Code, Sink, State, Style, Trap};
 use args::{Args, Command, RunArgs};
 
+#[cfg(target_os = "linux")]
+use crate::linux::host::HostView as HostFiles;
 pub use error::{Error, Failure};
 pub use load::{MAX_BYTES, Source, load};
 #[cfg(target_os = "linux")]
@@ -41,6 +44,9 @@ pub use trapfd::TrapFd;
 /// There is no trap descriptor on this platform.
 #[cfg(not(target_os = "linux"))]
 pub type TrapFd = std::convert::Infallible;
+
+#[cfg(not(target_os = "linux"))]
+use view::HostFiles;
 
 /// The name that the program goes by where its own cannot be told.
 const NAME: &str = "landstrip";

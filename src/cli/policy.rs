@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use super::args::{InspectArgs, ListArgs, PlanArgs, PolicyCommand, SchemaArgs, SchemaName};
 use super::error::{Error, Failure};
 use super::output;
-use super::resolve::resolved;
-use super::view::HostFiles;
+use super::{HostFiles, resolve};
 use crate::policy::{Access, Effect, Origin, Pattern, ResolvedPolicy, shipped};
 use crate::trap::{self, Code, printable};
 
@@ -21,10 +20,21 @@ use crate::trap::{self, Code, printable};
 pub fn policy(command: &PolicyCommand) -> Result<u8, Error> {
     match command {
         PolicyCommand::Validate(args) => validate(args),
-        PolicyCommand::Resolve(args) => resolve(args),
+        PolicyCommand::Resolve(args) => print_resolved(args),
         PolicyCommand::Plan(args) => plan(args),
         PolicyCommand::Schema(args) => schema(*args),
         PolicyCommand::List(args) => list(*args),
+    }
+}
+
+/// The policy to look into. Nothing is launched here: a tool that is not found is a policy that
+/// cannot be read.
+fn resolved(args: &InspectArgs) -> Result<ResolvedPolicy, Error> {
+    match resolve::resolved(&args.policy, args.tool.as_deref(), &HostFiles) {
+        Err(Error::Launch { program, message, .. }) => {
+            Err(Failure::new(Code::PolicyIoFailed, message).in_file(program).into())
+        }
+        other => other,
     }
 }
 
@@ -70,7 +80,7 @@ const LINKED: &str = "the denied file has other names (hard links)";
 /// Prints whether the policies are valid together; exit code 1 where they are not.
 fn validate(args: &InspectArgs) -> Result<u8, Error> {
     let format = args.output.format;
-    match resolved(&args.policy, args.tool.as_deref(), &HostFiles) {
+    match resolved(args) {
         Ok(policy) => {
             let ignored: Vec<_> =
                 policy.ignored.iter().map(|i| Note::new(&i.origin, &i.reason)).collect();
@@ -119,8 +129,8 @@ fn line(text: &mut String, what: fmt::Arguments<'_>) {
 }
 
 /// Prints the merged policy with its paths resolved and the origin of every rule.
-fn resolve(args: &InspectArgs) -> Result<u8, Error> {
-    let policy = resolved(&args.policy, args.tool.as_deref(), &HostFiles)?;
+fn print_resolved(args: &InspectArgs) -> Result<u8, Error> {
+    let policy = resolved(args)?;
     output::document(args.output.format, &policy, || resolved_text(&policy))?;
     Ok(0)
 }

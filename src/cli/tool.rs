@@ -60,12 +60,18 @@ fn may_execute(_: &Path) -> bool {
 ///
 /// # Errors
 ///
-/// `POLICY_IO_FAILED` where the program cannot be found, or has a policy that cannot be read.
+/// [`Error::Launch`] where the program cannot be found or executed; `POLICY_IO_FAILED` where it has
+/// a policy that cannot be read.
 pub fn policy(program: &OsStr, cwd: &Path) -> Result<Option<Source>, Error> {
-    let failed = |error: io::Error| {
-        Failure::new(Code::PolicyIoFailed, error.to_string()).in_file(program.to_string_lossy())
-    };
-    let path = find(program, cwd).and_then(fs::canonicalize).map_err(failed)?;
+    let path = find(program, cwd).and_then(fs::canonicalize).map_err(|error| {
+        let errno = match error.kind() {
+            io::ErrorKind::PermissionDenied => Some("EACCES"),
+            io::ErrorKind::NotFound => Some("ENOENT"),
+            _ => error.raw_os_error().and_then(crate::trap::errno::name),
+        };
+        let program = program.to_string_lossy().into_owned();
+        Error::Launch { program, errno, message: error.to_string() }
+    })?;
     let name = format!("{} ({ATTRIBUTE})", path.display());
     match attribute(&path) {
         Ok(Some(bytes)) => Ok(Some(Source { name, bytes, format: crate::policy::Format::Json })),

@@ -73,7 +73,7 @@ pub fn ruleset(layer: &Layer, abi: u32) -> Result<OwnedFd, Failure> {
         handled |= BitFlags::from(AccessFs::Execute);
     }
     if layer.truncating {
-        handled |= AccessFs::Truncate & AccessFs::from_all(abi);
+        handled |= BitFlags::from(AccessFs::Truncate) & AccessFs::from_all(abi);
     }
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     if !handled.is_empty() {

@@ -20,7 +20,7 @@ impl Held {
             || (0..path.len())
                 .rev()
                 .filter(|&at| path[at] == b'/')
-                .any(|at| self.0.contains(if at == 0 { b"/" } else { &path[..at] }))
+                .any(|at| self.0.contains(if at == 0 { &b"/"[..] } else { &path[..at] }))
     }
 }
 

@@ -22,6 +22,7 @@ use crate::policy::{Access, Decider, Rule, Verdict};
 use held::Held;
 pub use pool::serve;
 pub use report::Reporter;
+pub use task::ALWAYS;
 use resolve::fd_name;
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
@@ -79,8 +80,6 @@ pub struct Config {
     pub umask: u32,
     /// Capabilities that the target keeps, as a bit mask.
     pub capabilities: u64,
-    /// Number of seccomp filters on the target.
-    pub filters: u32,
     /// Where denials go.
     pub reporter: Reporter,
 }
@@ -107,7 +106,8 @@ pub struct Broker {
     identity_changed: AtomicBool,
     /// Some task entered a Landlock domain of its own.
     nested: AtomicBool,
-    filters: u32,
+    /// Seccomp filters on the target, looked up when first asked for.
+    filters: OnceLock<u32>,
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
@@ -146,7 +146,7 @@ impl Broker {
             umask_changed: AtomicBool::new(false),
             identity_changed: AtomicBool::new(false),
             nested: AtomicBool::new(false),
-            filters: config.filters,
+            filters: OnceLock::new(),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
             groups: rustix::process::getgroups()?.iter().map(|group| group.as_raw()).collect(),
@@ -204,7 +204,7 @@ impl Broker {
     }
 
     fn on_procfs(&self, fd: BorrowedFd<'_>) -> Result<bool, Errno> {
-        Ok(rustix::fs::fstatfs(fd)?.f_type == rustix::fs::PROC_SUPER_MAGIC as _)
+        Ok(rustix::fs::fstatfs(fd)?.f_type == rustix::fs::PROC_SUPER_MAGIC)
     }
 
     /// Whether Landlock alone lets the target have `access` to the object at `path`, and to names in

@@ -9,7 +9,6 @@ use super::task::Task;
 use super::{Answer, Broker, handle};
 use crate::linux::sys::{self, Errno, process, seccomp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::thread::UnshareFlags;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -99,7 +98,7 @@ fn add_worker(broker: &Arc<Broker>) {
 fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
     slot.tid.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Release);
     // A mask and a working directory of this thread's own, and no more capabilities than it needs.
-    let ready = rustix::thread::unshare(UnshareFlags::FS).is_ok()
+    let ready = process::own_file_context().is_ok()
         && process::set_capabilities(broker.own_capabilities, broker.own_capabilities).is_ok();
     if !ready {
         // Nobody answers then, and the target waits: end the run rather than serve with other rights.

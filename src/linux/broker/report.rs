@@ -17,13 +17,26 @@ use std::time::{Duration, Instant, SystemTime};
 #[derive(Default)]
 pub struct Reporter {
     summary: Mutex<Summary>,
-    stream: Option<Mutex<Sink<TrapFd>>>,
+    stream: Option<Mutex<Sink<Stream>>>,
+}
+
+/// The trap descriptor, owned.
+struct Stream(TrapFd);
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        (&self.0).write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Reporter {
     /// A reporter that streams to `traps`, if given.
     pub fn new(traps: Option<TrapFd>) -> Reporter {
-        Reporter { summary: Mutex::default(), stream: traps.map(|fd| Mutex::new(Sink::new(fd))) }
+        Reporter { summary: Mutex::default(), stream: traps.map(|fd| Mutex::new(Sink::new(Stream(fd)))) }
     }
 
     fn record(&self, denial: &Denial) {
@@ -44,7 +57,7 @@ impl Reporter {
             while sink.is_pending() {
                 let left = deadline.saturating_duration_since(Instant::now());
                 let Some(writer) = sink.writer() else { break };
-                let writable = wait_writable(writer, left);
+                let writable = wait_writable(&writer.0, left);
                 if !writable {
                     break;
                 }

@@ -3,7 +3,6 @@
 //! This directory is the only place of the Linux backend that holds `unsafe`.
 #![allow(unsafe_code)]
 
-pub mod file;
 pub mod ipc;
 pub mod memory;
 pub mod process;

@@ -519,3 +519,29 @@ pub fn fs_uid() -> u32 {
     // SAFETY: an invalid id changes nothing and returns the one in force, see setfsuid(2).
     unsafe { libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32 }
 }
+
+/// Stops this process, as the program was stopped, until somebody continues it.
+pub fn stop_self() {
+    // SAFETY: by value.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
+/// Kills every child of this process. Where signals cannot be scoped, this is repeated until no
+/// descendant is left: each round's orphans become children.
+pub fn kill_children() {
+    let path = format!("/proc/self/task/{}/children", std::process::id());
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    for pid in text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()) {
+        signal(pid, libc::SIGKILL);
+    }
+}
+
+/// Gives the calling thread a working directory and a mask of its own.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub fn own_file_context() -> Result<(), Errno> {
+    // SAFETY: CLONE_FS splits no memory and no descriptors, which `unshare_unsafe` warns of.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }
+}
