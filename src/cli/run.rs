@@ -1,9 +1,10 @@
 //! `run`: a program, or a bundle, under a policy.
 
+use super::TrapFd;
 use super::args::{RunArgs, What};
 use super::error::{Error, Failure};
-use super::resolve::resolved;
-use super::{HostFiles, TrapFd, stderr_style};
+#[cfg(target_os = "linux")]
+use super::{HostFiles, resolve::resolved, stderr_style};
 use crate::trap::Code;
 
 /// Runs it and returns its exit code; `traps` is the descriptor of `--trap-fd`.
@@ -11,6 +12,7 @@ use crate::trap::Code;
 /// # Errors
 ///
 /// An error when the program did not run, or could not be supervised.
+#[cfg(target_os = "linux")]
 pub fn run(args: &RunArgs, what: What<'_>, _traps: Option<&TrapFd>) -> Result<u8, Error> {
     let What::Program { program, args: rest } = what else {
         return Err(Failure::new(Code::PlatformUnsupported, "bundles are not available").into());
@@ -32,4 +34,14 @@ pub fn run(args: &RunArgs, what: What<'_>, _traps: Option<&TrapFd>) -> Result<u8
         style: stderr_style(),
     };
     crate::linux::launch::run(job)
+}
+
+/// Says that this platform runs nothing yet.
+///
+/// # Errors
+///
+/// `PLATFORM_UNSUPPORTED`, always.
+#[cfg(not(target_os = "linux"))]
+pub fn run(_: &RunArgs, _: What<'_>, _: Option<&TrapFd>) -> Result<u8, Error> {
+    Err(Failure::new(Code::PlatformUnsupported, "`run` is not available on this platform").into())
 }

@@ -13,6 +13,9 @@ use crate::trap::Code;
 /// The extended attribute that holds a program's own policy, as JSON.
 pub const ATTRIBUTE: &str = "user.landstrip.policy";
 
+/// Permission denied: EACCES on Linux and macOS, ERROR_ACCESS_DENIED on Windows.
+const EACCES: i32 = if cfg!(windows) { 5 } else { 13 };
+
 /// Where execvp(3) would find `program` when started in `cwd`.
 ///
 /// # Errors
@@ -41,7 +44,8 @@ pub fn find(program: &OsStr, cwd: &Path) -> io::Result<PathBuf> {
 fn executable(path: PathBuf) -> io::Result<PathBuf> {
     let metadata = fs::metadata(&path)?;
     if !metadata.is_file() || !may_execute(&path) {
-        return Err(io::ErrorKind::PermissionDenied.into());
+        // With execve(2)'s number, the message reads as the system's own.
+        return Err(io::Error::from_raw_os_error(EACCES));
     }
     Ok(path)
 }
