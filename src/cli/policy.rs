@@ -235,6 +235,16 @@ mod tests {
     use crate::policy::{Verdict, merge, parse, resolve};
     use crate::trap::{Operation, suggest};
 
+    #[test]
+    fn the_policy_of_the_readme_is_valid() {
+        let readme = include_str!("../../README.md");
+        let (_, text) = readme.split_once("```json\n").unwrap();
+        let (text, _) = text.split_once("```").unwrap();
+        let policy = merge(vec![parse("README.md", text.as_bytes(), Format::Json).unwrap()]);
+        assert_eq!(policy.filesystem.allow_write.len(), 2);
+        assert_eq!(policy.ignored, []);
+    }
+
     /// What a trap suggests, taken as a policy, allows what was denied: also for names that the
     /// policy language would read otherwise.
     #[test]
