@@ -23,31 +23,41 @@ const EACCES: i32 = if cfg!(windows) { 5 } else { 13 };
 /// `NotFound` where there is no such file; `PermissionDenied` where there is one that may not be
 /// executed.
 pub fn find(program: &OsStr, cwd: &Path) -> io::Result<PathBuf> {
-    if program.as_encoded_bytes().contains(&b'/') {
-        return executable(cwd.join(program));
-    }
     // What execvp(3) falls back to where PATH is not set.
     let paths = env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
-    let missing = || io::Error::new(io::ErrorKind::NotFound, "not found in PATH");
-    let mut result = Err(missing());
-    for dir in env::split_paths(&paths) {
-        match executable(cwd.join(dir).join(program)) {
-            Ok(path) => return Ok(path),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => result = Err(error),
-            Err(_) => {}
-        }
-    }
-    // An empty name would name each directory itself.
-    if program.is_empty() { Err(missing()) } else { result }
+    find_in(&paths, program, cwd)
 }
 
-fn executable(path: PathBuf) -> io::Result<PathBuf> {
-    let metadata = fs::metadata(&path)?;
-    if !metadata.is_file() || !may_execute(&path) {
-        // With execve(2)'s number, the message reads as the system's own.
-        return Err(io::Error::from_raw_os_error(EACCES));
+fn find_in(paths: &OsStr, program: &OsStr, cwd: &Path) -> io::Result<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        let path = cwd.join(program);
+        fs::metadata(&path)?;
+        return if is_program(&path) { Ok(path) } else { Err(denied()) };
     }
-    Ok(path)
+    let mut result = Err(io::Error::new(io::ErrorKind::NotFound, "not found in PATH"));
+    if program.is_empty() {
+        return result;
+    }
+    for dir in env::split_paths(paths) {
+        let path = cwd.join(dir).join(program);
+        if is_program(&path) {
+            return Ok(path);
+        }
+        // As a shell has it: a directory that may not be searched holds nothing that was found.
+        if path.exists() {
+            result = Err(denied());
+        }
+    }
+    result
+}
+
+/// With the system's number, the message reads as the system's own.
+fn denied() -> io::Error {
+    io::Error::from_raw_os_error(EACCES)
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && may_execute(path)
 }
 
 #[cfg(target_os = "linux")]
@@ -141,6 +151,31 @@ mod tests {
         assert_eq!(find("yes-is-not-in-path"), Err(io::ErrorKind::NotFound));
         assert_eq!(find(""), Err(io::ErrorKind::NotFound));
         assert!(find("sh").unwrap().ends_with("sh"));
+    }
+
+    #[test]
+    fn what_path_names_first_and_may_be_executed_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        for sub in ["a", "b", "closed"] {
+            fs::create_dir(dir.path().join(sub)).unwrap();
+        }
+        program(dir.path(), "a/x", 0o644);
+        program(dir.path(), "b/x", 0o755);
+        program(dir.path(), "closed/y", 0o644);
+        let closed = dir.path().join("closed");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+        let find = |paths: &str, name: &str| {
+            let found = find_in(OsStr::new(paths), OsStr::new(name), dir.path());
+            found.map_err(|error| error.kind())
+        };
+        assert_eq!(find("a:b", "x"), Ok(dir.path().join("b/x")));
+        assert_eq!(find("none:a", "x"), Err(io::ErrorKind::PermissionDenied));
+        assert_eq!(find("b", "y"), Err(io::ErrorKind::NotFound));
+        // Root looks into a closed directory, and others do not.
+        let root = rustix::process::geteuid().is_root();
+        let expected = if root { io::ErrorKind::PermissionDenied } else { io::ErrorKind::NotFound };
+        assert_eq!(find("closed", "y"), Err(expected));
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     }
 
     #[test]
