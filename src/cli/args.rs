@@ -47,7 +47,7 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
     /// Check that policies are well-formed and mean something on this platform
-    Validate(InspectArgs),
+    Validate(PlanArgs),
     /// Print the merged policy with its paths resolved, and where each rule comes from
     Resolve(InspectArgs),
     /// Print which mechanism of this host holds each line of the policy
@@ -120,7 +120,7 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// `policy validate` and `policy resolve`.
+/// `policy resolve`, and what the other commands that look into policies share.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct InspectArgs {
     /// The policies.
@@ -136,7 +136,7 @@ pub struct InspectArgs {
     pub output: OutputArgs,
 }
 
-/// `policy plan`.
+/// `policy validate` and `policy plan`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct PlanArgs {
     /// The policies and how to print.

@@ -9,6 +9,7 @@ pub(crate) mod error;
 mod load;
 mod manual;
 pub mod output;
+mod plan;
 mod policy;
 pub mod resolve;
 mod run;

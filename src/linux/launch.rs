@@ -203,7 +203,12 @@ fn with_temporary(mut env: Vec<OsString>, path: Option<&str>) -> Vec<OsString> {
     env
 }
 
-fn refuse_shortfalls(plan: &Plan, accept: &[String]) -> Result<(), Failure> {
+/// Refuses a plan with a shortfall that `accept` does not name.
+///
+/// # Errors
+///
+/// `POLICY_SHORTFALL` with the line of the policy, where one is about it.
+pub fn refuse_shortfalls(plan: &Plan, accept: &[String]) -> Result<(), Failure> {
     let refused = |s: &&plan::Shortfall| !(s.acceptable && accept.iter().any(|name| name == s.name));
     let Some(shortfall) = plan.shortfalls.iter().find(refused) else { return Ok(()) };
     let mut message = shortfall.message.clone();

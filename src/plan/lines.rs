@@ -18,6 +18,18 @@ pub enum Holder {
     Seccomp,
 }
 
+impl Holder {
+    /// The name for a person.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Holder::Landlock => "Landlock",
+            Holder::Broker => "the broker",
+            Holder::LandlockAndBroker => "Landlock and broker",
+            Holder::Seccomp => "seccomp",
+        }
+    }
+}
+
 /// One line of the policy and who holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
@@ -127,8 +139,16 @@ fn line(plan: &Plan, rule: &Rule) -> Line {
         (Pattern::Name(_), _) => Some("the link itself may not be replaced"),
         _ => None,
     };
-    Line { origin: rule.origin.clone(), text: rule.text.clone(), held_by: holder(plan, rule), note }
+    let (held_by, note) = match holder(plan, rule) {
+        held_by if plan.broker => (held_by, note),
+        Holder::Broker => (Holder::Landlock, Some(NOT_WHOLE)),
+        _ => (Holder::Landlock, note),
+    };
+    Line { origin: rule.origin.clone(), text: rule.text.clone(), held_by, note }
 }
+
+/// Without a broker there are only grants of whole subtrees.
+const NOT_WHOLE: &str = "inside another sandbox, nothing is granted by this line";
 
 /// A denial is held by Landlock, since nothing that it denies is ever granted; the broker never opens
 /// it and reports. A grant is Landlock's where it was granted whole.
