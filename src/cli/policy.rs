@@ -29,7 +29,7 @@ pub fn policy(command: &PolicyCommand) -> Result<u8, Error> {
 
 /// The policy to look into. Nothing is launched here: a tool that is not found is a policy that
 /// cannot be read.
-fn resolved(args: &InspectArgs) -> Result<ResolvedPolicy, Error> {
+pub(super) fn resolved(args: &InspectArgs) -> Result<ResolvedPolicy, Error> {
     match resolve::resolved(&args.policy, args.tool.as_deref(), &HostFiles) {
         Err(Error::Launch { program, message, .. }) => {
             Err(Failure::new(Code::PolicyIoFailed, message).in_file(program).into())

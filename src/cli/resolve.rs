@@ -59,6 +59,11 @@ fn utf8(path: PathBuf) -> Result<String, PathBuf> {
     path.into_os_string().into_string().map_err(PathBuf::from)
 }
 
+/// The home directory; an empty or relative `HOME` is no place to anchor a path.
+pub fn home() -> Option<String> {
+    env::var("HOME").ok().filter(|home| home.starts_with('/'))
+}
+
 /// The policy that `args` name, merged and resolved against `view`; with a `tool`, tightened by
 /// the policy that is attached to that program.
 ///
@@ -72,8 +77,7 @@ pub fn resolved(
 ) -> Result<ResolvedPolicy, Error> {
     let sources = load(args)?;
     let cwd = start_directory(args)?;
-    // An empty or relative HOME is no place to anchor a path.
-    let home = env::var("HOME").ok().filter(|home| home.starts_with('/'));
+    let home = home();
     let place = Place { cwd: &cwd, home: home.as_deref(), view };
     let parse = |source: super::Source| policy::parse(&source.name, &source.bytes, source.format);
     let documents = sources.into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;

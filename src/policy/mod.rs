@@ -18,7 +18,7 @@ pub mod document;
 pub mod error;
 mod git;
 pub mod glob;
-mod host;
+pub(crate) mod host;
 mod index;
 mod keys;
 mod merge;
