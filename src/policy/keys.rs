@@ -272,7 +272,11 @@ mod tests {
             ("filesystem", "allowNetwork", Some("network.allowNetwork")),
             ("", "filesystm", Some("filesystem")),
             ("", "denyRead", Some("filesystem.denyRead")),
-            ("network", "allowLocalbind", Some("network.allowLocalBinding")),
+            (
+                "network",
+                "allowLocalbind",
+                Some("network.allowLocalBinding"),
+            ),
             ("network", "xyz", None),
         ];
         for (section, name, expected) in cases {

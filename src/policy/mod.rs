@@ -16,6 +16,8 @@ mod component;
 pub mod decide;
 pub mod document;
 pub mod error;
+#[cfg(test)]
+mod fixtures;
 mod git;
 pub mod glob;
 mod host;
