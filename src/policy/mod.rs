@@ -31,6 +31,8 @@ pub mod resolve;
 pub mod resolved;
 pub mod rule;
 pub mod shipped;
+#[cfg(test)]
+mod testing;
 mod tighten;
 pub mod view;
 

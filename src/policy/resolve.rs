@@ -286,3 +286,192 @@ fn too_many(origin: &Origin) -> PolicyError {
     );
     PolicyError::at(error::PARSE_FAILED, origin, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::MemoryTree;
+    use super::super::testing::{resolved, try_resolve};
+    use super::*;
+
+    /// The rules that documents state, as `+w subtree /path`.
+    fn rules(policy: &ResolvedPolicy) -> Vec<String> {
+        let shown = |rule: &Rule| {
+            let effect = match (rule.effect, rule.always) {
+                (Effect::Allow, _) => "+",
+                (Effect::Deny, false) => "-",
+                (Effect::Deny, true) => "!",
+            };
+            let access = match rule.access {
+                Access::Read => "r",
+                Access::Write => "w",
+            };
+            let pattern = match &rule.pattern {
+                Pattern::Subtree(path) => path.clone(),
+                Pattern::Name(path) => format!("name {path}"),
+                Pattern::Glob(glob) => format!("glob {} {}", glob.anchor(), glob.pattern()),
+            };
+            format!("{effect}{access} {pattern}")
+        };
+        let stated = policy
+            .rules
+            .iter()
+            .filter(|rule| !rule.origin.is_built_in());
+        stated.map(shown).collect()
+    }
+
+    fn tree() -> MemoryTree {
+        let mut tree = MemoryTree::new();
+        tree.dir("/w/src")
+            .link("/w/out", "/data/out")
+            .link("/home/u/.bashrc", "dot/bashrc")
+            .dir("/home/u/dot");
+        tree
+    }
+
+    #[test]
+    fn entries_become_rules() {
+        let cases: &[(&str, &[&str])] = &[
+            (
+                r#""allowWrite": [".", "./", "/w//."]"#,
+                &["+w /w", "+w /w", "+w /w"],
+            ),
+            (
+                r#""allowWrite": ["~/x", "../y", "out"]"#,
+                &["+w /home/u/x", "+w /y", "+w /data/out"],
+            ),
+            (
+                r#""denyWrite": ["~/.bashrc"]"#,
+                &[
+                    "-w name /home/u/.bashrc",
+                    "-w /home/u/.bashrc",
+                    "-w /home/u/dot/bashrc",
+                ],
+            ),
+            (
+                r#""denyRead": ["out/x", "out/y"]"#,
+                &["-w name /w/out", "-r /data/out/x", "-r /data/out/y"],
+            ),
+            (r#""denyReadAlways": ["/a"]"#, &["!r /a"]),
+            (
+                r#""allowWrite": ["/x", "src"], "denyWrite": ["*.pem", "**/.env", "/etc/*"]"#,
+                &[
+                    "+w /x",
+                    "+w /w/src",
+                    "-w glob /w *.pem",
+                    "-w glob /x *.pem",
+                    "-w glob /w/src *.pem",
+                    "-w glob /w **/.env",
+                    "-w glob /x **/.env",
+                    "-w glob /etc *",
+                ],
+            ),
+            (
+                r#""allowWrite": ["/x", "*.tmp"]"#,
+                &["+w /x", "+w glob /w *.tmp"],
+            ),
+            (
+                r#""denyWrite": ["{a,b/*}/c"]"#,
+                &["-w /w/a/c", "-w glob /w/b */c"],
+            ),
+            (
+                r#""denyWrite": ["out/*.o"]"#,
+                &["-w name /w/out", "-w glob /data/out *.o"],
+            ),
+            (
+                r#""allowRead": [{"literal": "a*"}, {"glob": "b"}]"#,
+                &["+r /w/a*", "+r /w/b"],
+            ),
+        ];
+        for (filesystem, expected) in cases {
+            let json = format!("{{\"filesystem\":{{{filesystem}}}}}");
+            assert_eq!(rules(&resolved(&json, &tree())), *expected, "{filesystem}");
+        }
+    }
+
+    #[test]
+    fn devices_are_granted_unless_named() {
+        let granted = |filesystem: &str, access: Access| {
+            let json = format!("{{\"filesystem\":{{{filesystem}}}}}");
+            let policy = resolved(&json, &tree());
+            let built_in = |rule: &&Rule| rule.origin.is_built_in() && rule.access == access;
+            policy.rules.iter().filter(built_in).count()
+        };
+        let all = BUILT_IN_DEVICES.len();
+        assert_eq!(granted("", Access::Write), all);
+        assert_eq!(granted("", Access::Read), 0);
+        assert_eq!(granted(r#""denyRead": ["/"]"#, Access::Read), all);
+        assert_eq!(
+            granted(r#""denyWrite": ["/dev/tty", "/dev"]"#, Access::Write),
+            all - 1
+        );
+    }
+
+    #[test]
+    fn origins_are_kept() {
+        let json = "{\"filesystem\": {\n\"denyWrite\": [\"a\",\n\"b*\"]}}";
+        let policy = resolved(json, &tree());
+        let origins: Vec<String> = policy.rules.iter().map(|r| r.origin.to_string()).collect();
+        assert_eq!(origins[0], "p.json:2 filesystem.denyWrite[0]");
+        assert_eq!(origins[1], "p.json:3 filesystem.denyWrite[1]");
+        assert_eq!(origins[2], "built-in devices");
+        assert_eq!(policy.rules[1].text, "b*");
+    }
+
+    #[test]
+    fn denied_files_with_other_names_are_noted() {
+        let mut tree = tree();
+        for (path, links) in [("/w/two", 2), ("/w/one", 1)] {
+            let executable = false;
+            tree.add(path, Kind::File { links, executable }, b"");
+        }
+        let json = r#"{"filesystem": {"denyRead": ["two", "one", "src"], "allowWrite": ["two"]}}"#;
+        let policy = resolved(json, &tree);
+        assert_eq!(policy.linked.len(), 1);
+        assert_eq!(policy.linked[0].path, "/w/two");
+        assert_eq!(policy.linked[0].access, Access::Read);
+    }
+
+    #[test]
+    fn what_cannot_be_resolved_is_refused_with_its_line() {
+        let mut tree = tree();
+        tree.link("/w/loop", "loop")
+            .add("/w/odd", Kind::SymlinkNotUtf8, b"");
+        for (entry, code) in [
+            ("loop/x", error::TRAVERSAL_DEPTH),
+            ("odd/x", error::PARSE_FAILED),
+        ] {
+            let json = format!("{{\"filesystem\":\n{{\"denyRead\": [\"{entry}\"]}}}}");
+            let error = try_resolve(&json, &tree).unwrap_err();
+            assert_eq!((error.code, error.line), (code, Some(2)), "{entry}");
+            assert_eq!(error.key.as_deref(), Some("filesystem.denyRead[0]"));
+        }
+    }
+
+    #[test]
+    fn too_many_anchored_globs_are_refused() {
+        let roots: Vec<String> = (0..400).map(|i| format!("\"/r{i}\"")).collect();
+        let globs: Vec<String> = (0..400).map(|i| format!("\"*.x{i}\"")).collect();
+        let json = format!(
+            "{{\"filesystem\":{{\"allowWrite\":[{}],\"denyWrite\":[{}]}}}}",
+            roots.join(","),
+            globs.join(",")
+        );
+        let error = try_resolve(&json, &tree()).unwrap_err();
+        assert!(error.message.contains("100000"), "{error}");
+    }
+
+    #[test]
+    fn resolved_policies_survive_serialization() {
+        let json = r#"{"filesystem": {"allowWrite": ["."], "denyWrite": ["**/*.pem", "out"]},
+            "network": {"allowedDomains": [], "allowUnixSockets": ["/run/x"]},
+            "limits": {"cpu": 0.5}}"#;
+        let policy = resolved(json, &tree());
+        assert_eq!(policy.network.allowed_domains, Some(vec![]));
+        assert_eq!(policy.network.allow_unix_sockets.len(), 1);
+        let text = serde_json::to_string(&policy).unwrap();
+        assert_eq!(
+            serde_json::from_str::<ResolvedPolicy>(&text).unwrap(),
+            policy
+        );
+    }
+}
