@@ -95,37 +95,42 @@ fn rules(base: Vec<Rule>, exe: Vec<Rule>) -> Result<Vec<Rule>, PolicyError> {
 }
 
 impl Decider {
-    /// Whether everything that a granting rule opens is open here already. A glob is only believed
-    /// where nothing is denied below its anchor: it could reach into that denial.
+    /// Whether everything that a granting rule opens is open here already.
     fn gives(&self, rule: &Rule) -> bool {
-        let denied = |own: &Rule| own.access == rule.access && own.effect == Effect::Deny;
         match &rule.pattern {
             Pattern::Subtree(path) | Pattern::Name(path) => {
                 self.decide(rule.access, path.as_bytes()).is_allowed()
             }
             Pattern::Glob(glob) => {
                 let anchor = glob.anchor().as_bytes();
-                let reaches =
-                    |other: &Glob| matches!(other.reach(anchor), Reach::Above | Reach::Live(_));
                 self.decide(rule.access, anchor).is_allowed()
-                    && self.index.any_below(&self.rules, anchor, denied).is_none()
-                    && !self
-                        .globs(anchor)
-                        .any(|(own, other, _)| denied(own) && reaches(other))
+                    && !self.denies_below(rule.access, anchor)
             }
         }
     }
 
-    /// Whether a denial here covers what a granting rule opens.
+    /// Whether a denial here covers what a granting rule opens, or part of what a glob does.
     fn closes(&self, rule: &Rule) -> bool {
-        let top = match &rule.pattern {
-            Pattern::Subtree(path) | Pattern::Name(path) => path.as_str(),
-            Pattern::Glob(glob) => glob.anchor(),
+        let (top, is_glob) = match &rule.pattern {
+            Pattern::Subtree(path) | Pattern::Name(path) => (path.as_bytes(), false),
+            Pattern::Glob(glob) => (glob.anchor().as_bytes(), true),
         };
-        matches!(
-            self.decide(rule.access, top.as_bytes()),
+        let denied = matches!(
+            self.decide(rule.access, top),
             Verdict::Deny { rule: Some(_), .. }
-        )
+        );
+        denied || is_glob && self.denies_below(rule.access, top)
+    }
+
+    /// Whether something strictly below `dir` is denied or may come to be: a glob that grants
+    /// below `dir` could reach into it.
+    fn denies_below(&self, access: Access, dir: &[u8]) -> bool {
+        let denies = |rule: &Rule| rule.access == access && rule.effect == Effect::Deny;
+        let reaches = |glob: &Glob| matches!(glob.reach(dir), Reach::Above | Reach::Live(_));
+        self.index.any_below(&self.rules, dir, denies).is_some()
+            || self
+                .globs(dir)
+                .any(|(rule, glob, _)| denies(rule) && reaches(glob))
     }
 }
 
