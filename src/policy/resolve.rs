@@ -9,7 +9,7 @@ use super::document::{Entry, Paths, Policy};
 use super::error::{self, PolicyError};
 use super::git;
 use super::glob::{self, Glob};
-use super::path::{Walker, is_below};
+use super::path::{Target, Walker};
 use super::resolved::{Linked, Network, ResolvedPolicy};
 use super::rule::{Access, Effect, Located, Origin, Pattern, Rule};
 use super::view::{FsView, Kind};
@@ -76,7 +76,7 @@ fn resolve_below(
     let cwd = walker.follow(place.cwd, "/", &start)?.path;
     let mut resolver = Resolver {
         walker,
-        anchors: vec![cwd.clone()],
+        anchors: Vec::new(),
         out: ResolvedPolicy {
             cwd,
             limits: policy.limits.clone(),
@@ -95,10 +95,43 @@ fn resolve_below(
 struct Resolver<'a> {
     walker: Walker<'a>,
     /// The directories that a relative denying glob is anchored below.
-    anchors: Vec<String>,
+    anchors: Vec<Anchor>,
     out: ResolvedPolicy,
     /// The `Name` rules made so far, as (path, always).
     names: HashSet<(String, bool)>,
+}
+
+/// A directory that globs are anchored below.
+struct Anchor {
+    path: String,
+    /// Whether no other anchor lies above: a glob that starts with `**` needs only these.
+    outermost: bool,
+}
+
+/// The anchors for these directories, each once, in order.
+fn anchors<'a>(dirs: impl Iterator<Item = &'a str>) -> Vec<Anchor> {
+    let mut seen = HashSet::new();
+    let dirs: Vec<&str> = dirs.filter(|dir| seen.insert(*dir)).collect();
+    let outermost = |dir: &str| {
+        let mut above = dir;
+        loop {
+            above = match above.rfind('/') {
+                _ if above == "/" => return true,
+                Some(0) => "/",
+                Some(at) => &above[..at],
+                None => return true,
+            };
+            if seen.contains(above) {
+                return false;
+            }
+        }
+    };
+    dirs.iter()
+        .map(|dir| Anchor {
+            path: (*dir).to_owned(),
+            outermost: outermost(dir),
+        })
+        .collect()
 }
 
 impl Resolver<'_> {
@@ -109,19 +142,13 @@ impl Resolver<'_> {
         if let Some(asked) = &lists.git_dir
             && asked.value
         {
-            let (mut walker, cwd) = (&mut self.walker, &self.out.cwd);
-            let (rules, ignored) = git::worktree(&mut walker, cwd, &own, &asked.origin)?;
+            let cwd = &self.out.cwd;
+            let (rules, ignored) = git::worktree(&mut self.walker, cwd, &own, &asked.origin)?;
             self.out.rules.extend(rules);
             self.out.ignored.extend(ignored);
         }
-        let mut seen: HashSet<&str> = HashSet::from([self.anchors[0].as_str()]);
-        let more: Vec<String> = own
-            .iter()
-            .chain(roots)
-            .filter(|root| seen.insert(root))
-            .cloned()
-            .collect();
-        self.anchors.extend(more);
+        let dirs = [&self.out.cwd].into_iter().chain(&own).chain(roots);
+        self.anchors = anchors(dirs.map(String::as_str));
         self.deny(Access::Write, &lists.deny_write, false)?;
         self.deny(Access::Write, &lists.deny_write_always, true)?;
         self.allow(Access::Read, &lists.allow_read)?;
@@ -154,7 +181,7 @@ impl Resolver<'_> {
     }
 
     fn allow(&mut self, access: Access, entries: &Paths) -> Result<(), PolicyError> {
-        let cwd = [self.out.cwd.clone()];
+        let cwd = anchors([self.out.cwd.as_str()].into_iter());
         for entry in entries {
             for (glob, target) in self.locate(entry, &cwd)? {
                 let pattern = pattern(glob, &target.path);
@@ -197,8 +224,8 @@ impl Resolver<'_> {
     fn locate(
         &mut self,
         entry: &Located<Entry>,
-        anchors: &[String],
-    ) -> Result<Vec<(Option<Glob>, super::path::Target)>, PolicyError> {
+        anchors: &[Anchor],
+    ) -> Result<Vec<(Option<Glob>, Target)>, PolicyError> {
         let origin = &entry.origin;
         let text = &entry.value.text;
         if !entry.value.is_glob() {
@@ -214,13 +241,9 @@ impl Resolver<'_> {
             let compiled = Glob::new("/", tail).map_err(refuse)?;
             let relative = !head.starts_with(['/', '~']);
             let bases = if relative { anchors } else { &anchors[..1] };
-            for base in bases {
-                let inside = |other: &String| is_below(base.as_bytes(), other.as_bytes());
-                if head.is_empty() && compiled.starts_crossing() && bases.iter().any(inside) {
-                    // Another anchor above matches the same names.
-                    continue;
-                }
-                let target = self.walker.follow(&head, base, origin)?;
+            let crosses = head.is_empty() && compiled.starts_crossing();
+            for base in bases.iter().filter(|base| base.outermost || !crosses) {
+                let target = self.walker.follow(&head, &base.path, origin)?;
                 let glob = (!tail.is_empty()).then(|| compiled.anchored(&target.path));
                 found.push((glob, target));
                 if self.out.rules.len() + found.len() > MAX_RULES {
