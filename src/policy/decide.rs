@@ -10,6 +10,7 @@
 //! made up by the kernel as processes come and go, and a glob meant for files would only hide
 //! them.
 
+use super::component::Sieve;
 use super::glob::{Glob, Reach};
 use super::index::Index;
 use super::path::is_within;
@@ -124,8 +125,9 @@ impl Decider {
             .best
             .map(|(depth, effect, rule)| (weight(depth, true, effect), rule));
         if always.is_none() && !self.globs.is_empty() {
+            let names = Sieve::of_path(path);
             for (rule, glob, i) in self.globs(path) {
-                if rule.access != access {
+                if rule.access != access || !glob.may_match(&names) {
                     continue;
                 }
                 if let Reach::Matched(depth) = glob.reach(path) {
