@@ -1,0 +1,422 @@
+//! The words that are more than one system call. Paths and text run to the end of the operation.
+//!
+//! | word | result |
+//! |---|---|
+//! | `cat P`, `put P TEXT`, `ls P`, `to P` | contents; create or truncate and write; sorted names; link target |
+//! | `stat P`, `lstat P` | type mode uid gid size links |
+//! | `text $fd`, `getcwd`, `fds` | contents from offset 0; the directory; open descriptors |
+//! | `set N`, `secret`, `mem $a N` | keeps a number; keeps the address of a buffer; its text |
+//! | `await` | reads standard input to its end |
+//! | `sh TEXT`, `bash TEXT`, `run PROG ARGS` | exit status and standard output |
+//! | `child OP`, `vchild OP`, `thread OP` | OP in a forked, vforked child, in a thread |
+//! | `clone FLAGS`, `clone3 FLAGS` | a child with those flags that ends at once |
+//! | `loop N OP`, `threads T N OP` | how often each result came; `{i}` is the turn |
+//! | `bg NAME OP`, `join NAME` | OP in a thread; its result, and what it kept |
+//! | `timer USEC [norestart]`, `ticked` | SIGALRM every USEC (0: stop); whether one was handled |
+//! | `rlimit NAME:N` | soft limit |
+//! | `socketpair A B TYPE`, `pipe A B` | keeps two descriptors |
+//! | `handle H M P`, `pvw PID ADDR TEXT` | keeps a file handle; process_vm_writev |
+//! | `int80 P FLAGS MODE`, `x32 CALL ARGS` | a call through another entry |
+//! | `race-string`, `race-link`, `race-exchange` | see [`crate::race`] |
+
+use crate::args::{self, Call, errno, fail, fill, leak, number};
+use crate::{Outcome, Vars, abi, race, run, show, spawn};
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+static BACKGROUND: Mutex<Option<HashMap<String, JoinHandle<(Outcome, Vars)>>>> = Mutex::new(None);
+static TICKS: AtomicU64 = AtomicU64::new(0);
+
+/// Runs `word` if it is one of ours.
+pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Option<Outcome> {
+    let text = fill(rest, vars);
+    let done = |_: ()| String::new();
+    Some(match word {
+        "cat" => io(std::fs::read(&text).map(|b| String::from_utf8_lossy(&b).into_owned())),
+        "put" => {
+            let (path, contents) = text.split_once(' ').unwrap_or((&text, ""));
+            io(std::fs::write(path, contents).map(done))
+        }
+        "ls" => io(names(&text)),
+        "to" => io(std::fs::read_link(&text).map(|p| p.display().to_string())),
+        "stat" => io(std::fs::metadata(&text).map(|m| facts(&m))),
+        "lstat" => io(std::fs::symlink_metadata(&text).map(|m| facts(&m))),
+        "getcwd" => io(std::env::current_dir().map(|p| p.display().to_string())),
+        "fds" => io(open_descriptors()),
+        "text" => io(contents(number(rest, vars))),
+        "set" => {
+            let value = number(rest, vars);
+            vars.insert(keep.unwrap_or("it").into(), value);
+            Ok(String::new())
+        }
+        "secret" => {
+            let address = leak(b"untouched".to_vec(), &mut 0);
+            vars.insert(keep.unwrap_or("it").into(), address);
+            Ok(address.to_string())
+        }
+        "mem" => Ok(memory(rest, vars)),
+        "await" => io(std::io::stdin()
+            .read_to_end(&mut Vec::new())
+            .map(|_| String::new())),
+        "sh" | "bash" => io(shell(word, &text)),
+        "run" => io(program(&text)),
+        "child" => in_child(rest, vars, false),
+        "vchild" => in_child(rest, vars, true),
+        "thread" => {
+            let (mut theirs, op) = (vars.clone(), rest.to_owned());
+            std::thread::spawn(move || run(&op, &mut theirs))
+                .join()
+                .unwrap_or(Ok("panic".into()))
+        }
+        "clone" | "clone3" => clone(word, number(rest, vars)),
+        "loop" => {
+            let (count, op) = rest.split_once(' ').unwrap_or((rest, ""));
+            Ok(total(&repeat(number(count, vars), op, vars)))
+        }
+        "threads" => threads(rest, vars),
+        "bg" => background(rest, vars),
+        "join" => join(rest, vars),
+        "timer" => timer(&text, vars),
+        "ticked" => Ok(if TICKS.load(Ordering::Relaxed) > 0 {
+            "yes"
+        } else {
+            "no"
+        }
+        .into()),
+        "rlimit" => {
+            spawn::limit(&text);
+            Ok(String::new())
+        }
+        "socketpair" | "pipe" => pair(word, rest, vars),
+        "handle" => handle(rest, vars),
+        "pvw" => vm_write(rest, vars),
+        "int80" => {
+            let [path, flags, mode] = three(rest, vars);
+            abi::int80_open(
+                &format!("{path}\0"),
+                number(&flags, vars),
+                number(&mode, vars),
+            )
+        }
+        "x32" => {
+            let (word, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+            abi::x32(Call::parse(word, rest, vars))
+        }
+        "race-string" => race::string(rest, vars),
+        "race-link" => race::link(&text, vars),
+        "race-exchange" => race::exchange(&text, vars),
+        _ => return None,
+    })
+}
+
+fn io(result: std::io::Result<String>) -> Outcome {
+    result.map_err(|e| e.raw_os_error().unwrap_or(-1))
+}
+
+fn three(rest: &str, vars: &Vars) -> [String; 3] {
+    let mut parts = rest.splitn(3, ' ');
+    [(); 3].map(|()| {
+        fill(
+            parts.next().unwrap_or_else(|| fail("three words needed")),
+            vars,
+        )
+    })
+}
+
+fn names(path: &str) -> std::io::Result<String> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names.join(","))
+}
+
+fn facts(m: &std::fs::Metadata) -> String {
+    let size = if m.is_dir() { 0 } else { m.size() };
+    format!(
+        "{:o} {} {} {size} {}",
+        m.mode(),
+        m.uid(),
+        m.gid(),
+        m.nlink()
+    )
+}
+
+/// Probed one by one: `/proc` may be masked, and listing it opens a descriptor.
+fn open_descriptors() -> std::io::Result<String> {
+    // SAFETY: F_GETFD only reads the table.
+    let open = (0..1024).filter(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } != -1);
+    Ok(open.map(|fd| fd.to_string()).collect::<Vec<_>>().join(","))
+}
+
+fn contents(fd: i64) -> std::io::Result<String> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: the script names a descriptor that it keeps; ManuallyDrop leaves it open.
+    let file = unsafe { std::mem::ManuallyDrop::new(std::fs::File::from_raw_fd(fd as i32)) };
+    let mut buffer = vec![0; 4096];
+    let size = file.read_at(&mut buffer, 0)?;
+    Ok(String::from_utf8_lossy(&buffer[..size]).into_owned())
+}
+
+fn memory(rest: &str, vars: &Vars) -> String {
+    let (address, size) = rest.split_once(' ').unwrap_or((rest, "9"));
+    let (address, size) = (number(address, vars), number(size, vars));
+    // SAFETY: the script names a buffer that it made with `secret`; volatile, since another
+    // process may have written there.
+    let read = |i| unsafe { std::ptr::read_volatile((address + i) as *const u8) };
+    (0..size).map(|i| read(i) as char).collect()
+}
+
+fn shell(name: &str, text: &str) -> std::io::Result<String> {
+    let output = std::process::Command::new(format!("/bin/{name}"))
+        .args(["-c", text])
+        .output()?;
+    Ok(finished(&output))
+}
+
+fn program(text: &str) -> std::io::Result<String> {
+    let mut words = text.split(' ');
+    let name = words.next().unwrap_or_default();
+    Ok(finished(
+        &std::process::Command::new(name).args(words).output()?,
+    ))
+}
+
+fn finished(output: &std::process::Output) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    let status = match (output.status.code(), output.status.signal()) {
+        (Some(code), _) => code.to_string(),
+        (None, signal) => format!("signal {}", signal.unwrap_or(0)),
+    };
+    format!(
+        "{status} {}",
+        String::from_utf8_lossy(&output.stdout).trim_end()
+    )
+    .trim_end()
+    .into()
+}
+
+fn in_child(op: &str, vars: &mut Vars, vfork: bool) -> Outcome {
+    let mut ends = [0; 2];
+    // SAFETY: plain calls. The child of vfork shares our memory while we wait, so it may use the
+    // heap; both children leave through _exit. vfork's own return into a frame that goes on is
+    // avoided by cloning onto a separate stack.
+    unsafe {
+        libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC);
+        let mut job = (op, vars, ends[1]);
+        let pid = if vfork {
+            let stack = leak(vec![0; 1 << 20], &mut 0) + (1 << 20);
+            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+            libc::clone(child, stack as *mut _, flags, (&raw mut job).cast())
+        } else {
+            libc::fork()
+        };
+        match pid {
+            -1 => return Err(errno()),
+            0 => _ = child((&raw mut job).cast()),
+            _ => _ = libc::close(ends[1]),
+        }
+        let mut line = vec![0_u8; 4096];
+        let size = libc::read(ends[0], line.as_mut_ptr().cast(), line.len());
+        libc::close(ends[0]);
+        let mut status = 0;
+        libc::waitpid(pid, &raw mut status, 0);
+        if libc::WIFSIGNALED(status) {
+            return Ok(format!("killed by {}", libc::WTERMSIG(status)));
+        }
+        Ok(format!(
+            "child {}",
+            String::from_utf8_lossy(&line[..size.max(0) as usize])
+        ))
+    }
+}
+
+extern "C" fn child(job: *mut libc::c_void) -> i32 {
+    // SAFETY: `in_child` passes a pointer to this very type, alive until the child has gone.
+    unsafe {
+        let job = &mut *job.cast::<(&str, &mut Vars, i32)>();
+        let line = show(&run(job.0, job.1));
+        libc::write(job.2, line.as_ptr().cast(), line.len());
+        libc::_exit(0);
+    }
+}
+
+fn clone(word: &str, flags: i64) -> Outcome {
+    // SAFETY: without CLONE_VM the child has its own memory; it leaves at once.
+    unsafe {
+        let pid = if word == "clone" {
+            libc::syscall(
+                libc::SYS_clone,
+                flags | i64::from(libc::SIGCHLD),
+                0,
+                0,
+                0,
+                0,
+            )
+        } else {
+            let mut args = [0_u64; 11]; // struct clone_args: flags first, exit_signal fifth
+            args[0] = flags as u64;
+            args[4] = libc::SIGCHLD as u64;
+            libc::syscall(
+                libc::SYS_clone3,
+                args.as_ptr(),
+                std::mem::size_of_val(&args),
+            )
+        };
+        match pid {
+            -1 => Err(errno()),
+            0 => libc::_exit(0),
+            _ => {
+                libc::waitpid(pid as i32, std::ptr::null_mut(), libc::__WALL);
+                Ok(String::new())
+            }
+        }
+    }
+}
+
+fn repeat(count: i64, op: &str, vars: &Vars) -> BTreeMap<String, u64> {
+    let mut seen = BTreeMap::new();
+    let mut vars = vars.clone();
+    for turn in 0..count {
+        vars.insert("i".into(), turn);
+        *seen.entry(show(&run(op, &mut vars))).or_insert(0) += 1;
+    }
+    seen
+}
+
+fn total(seen: &BTreeMap<String, u64>) -> String {
+    seen.iter()
+        .map(|(line, n)| format!("{line}*{n}"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn threads(rest: &str, vars: &Vars) -> Outcome {
+    let [count, turns, op] = three(rest, &Vars::new());
+    let turns = number(&turns, vars);
+    let mut all = BTreeMap::new();
+    std::thread::scope(|scope| {
+        let spawn = |thread| {
+            let mut vars = vars.clone();
+            vars.insert("t".into(), thread);
+            let op = &op;
+            scope.spawn(move || repeat(turns, op, &vars))
+        };
+        let running: Vec<_> = (0..number(&count, vars)).map(spawn).collect();
+        for one in running {
+            for (line, n) in one.join().unwrap_or_default() {
+                *all.entry(line).or_insert(0) += n;
+            }
+        }
+    });
+    Ok(total(&all))
+}
+
+fn background(rest: &str, vars: &Vars) -> Outcome {
+    let (name, op) = rest.split_once(' ').unwrap_or((rest, ""));
+    let (op, mut theirs) = (op.to_owned(), vars.clone());
+    let thread = std::thread::spawn(move || (run(&op, &mut theirs), theirs));
+    let mut all = BACKGROUND.lock().map_err(|_| -1)?;
+    all.get_or_insert_default().insert(name.into(), thread);
+    Ok(String::new())
+}
+
+fn join(name: &str, vars: &mut Vars) -> Outcome {
+    let thread = BACKGROUND
+        .lock()
+        .map_err(|_| -1)?
+        .get_or_insert_default()
+        .remove(name);
+    let thread = thread.unwrap_or_else(|| fail(&format!("nothing runs as {name}")));
+    let (outcome, theirs) = thread.join().map_err(|_| -1)?;
+    vars.extend(theirs);
+    outcome
+}
+
+extern "C" fn tick(_: i32) {
+    TICKS.fetch_add(1, Ordering::Relaxed);
+}
+
+fn timer(text: &str, vars: &Vars) -> Outcome {
+    let (every, mode) = text.split_once(' ').unwrap_or((text, ""));
+    let every = libc::timeval {
+        tv_sec: 0,
+        tv_usec: number(every, vars),
+    };
+    let value = libc::itimerval {
+        it_interval: every,
+        it_value: every,
+    };
+    // SAFETY: a handler that only adds to an atomic; structs of the right type.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = tick as *const () as usize;
+        action.sa_flags = if mode == "norestart" {
+            0
+        } else {
+            libc::SA_RESTART
+        };
+        libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
+        libc::setitimer(libc::ITIMER_REAL, &raw const value, std::ptr::null_mut());
+    }
+    Ok(String::new())
+}
+
+fn pair(word: &str, rest: &str, vars: &mut Vars) -> Outcome {
+    let mut names = rest.split(' ');
+    let (a, b) = (names.next().unwrap_or("a"), names.next().unwrap_or("b"));
+    let mut ends = [0_i32; 2];
+    // SAFETY: `ends` has room for the two descriptors.
+    let result = unsafe {
+        if word == "pipe" {
+            libc::pipe(ends.as_mut_ptr())
+        } else {
+            let kind = number(names.next().unwrap_or("SOCK_STREAM"), vars) as i32;
+            libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr())
+        }
+    };
+    if result == -1 {
+        return Err(errno());
+    }
+    vars.insert(a.into(), ends[0].into());
+    vars.insert(b.into(), ends[1].into());
+    Ok(String::new())
+}
+
+fn handle(rest: &str, vars: &mut Vars) -> Outcome {
+    let [name, mount, path] = three(rest, vars);
+    let buffer = leak(vec![0; 136], &mut 0);
+    // SAFETY: struct file_handle starts with its capacity in bytes; the buffer holds 8 + 128.
+    unsafe { (buffer as *mut u32).write(128) };
+    let call = format!("AT_FDCWD \"{path} {buffer} buf:8 0");
+    Call::parse("name_to_handle_at", &call, vars).make()?;
+    let parent = path.rsplit_once('/').map_or(".", |(parent, _)| parent);
+    let call = format!("AT_FDCWD \"{parent} O_RDONLY|O_DIRECTORY 0");
+    let parent = Call::parse("openat", &call, vars).make()?;
+    vars.insert(name, buffer);
+    vars.insert(mount, parent);
+    Ok(String::new())
+}
+
+fn vm_write(rest: &str, vars: &Vars) -> Outcome {
+    let [pid, address, text] = three(rest, vars);
+    let (pid, address) = (number(&pid, vars), number(&address, vars));
+    let mut size = 0;
+    let ours = leak(text.into_bytes(), &mut size);
+    let vector = |at: i64| {
+        leak(
+            [at.to_ne_bytes(), (size as i64).to_ne_bytes()].concat(),
+            &mut 0,
+        )
+    };
+    let call = args::Call {
+        number: libc::SYS_process_vm_writev,
+        args: [pid, vector(ours), 1, vector(address), 1, 0],
+    };
+    call.make().map(|_| String::new())
+}
