@@ -16,6 +16,7 @@
 //! | `rlimit NAME:N` | soft limit |
 //! | `socketpair A B TYPE`, `pipe A B` | keeps two descriptors |
 //! | `handle H M P`, `pvw PID ADDR TEXT` | keeps a file handle; process_vm_writev |
+//! | `nodump $fd` | sets FS_NODUMP_FL beside the flags that are there, by FS_IOC_SETFLAGS |
 //! | `int80 P FLAGS MODE`, `x32 CALL ARGS` | a call through another entry |
 //! | `race-string`, `race-link`, `race-exchange` | see [`crate::race`] |
 
@@ -94,6 +95,7 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Opti
         "socketpair" | "pipe" => pair(word, rest, vars),
         "handle" => handle(rest, vars),
         "pvw" => vm_write(rest, vars),
+        "nodump" => nodump(number(rest, vars)),
         "int80" => {
             let [path, flags, mode] = three(rest, vars);
             abi::int80_open(
@@ -401,6 +403,20 @@ fn handle(rest: &str, vars: &mut Vars) -> Outcome {
     vars.insert(name, buffer);
     vars.insert(mount, parent);
     Ok(String::new())
+}
+
+fn nodump(fd: i64) -> Outcome {
+    let mut flags: libc::c_long = 0;
+    // SAFETY: both requests take a pointer to a long (ioctl_iflags(2)).
+    let get = unsafe { libc::ioctl(fd as i32, libc::FS_IOC_GETFLAGS, &raw mut flags) };
+    if get == -1 {
+        return Err(errno());
+    }
+    flags |= 0x40;
+    let call = format!("{fd} FS_IOC_SETFLAGS i:{flags}");
+    Call::parse("ioctl", &call, &Vars::new())
+        .make()
+        .map(|_| String::new())
 }
 
 fn vm_write(rest: &str, vars: &Vars) -> Outcome {

@@ -1,0 +1,175 @@
+//! Attacks: an operation that works bare, must fail in the sandbox, and must leave no trace.
+
+use super::tree::{Detail, Tree, difference, tree};
+use super::{Bed, have::have};
+use serde_json::Value;
+
+/// One attack.
+#[derive(Clone, Copy)]
+pub struct Attack {
+    /// Named in a failure.
+    pub name: &'static str,
+    /// Capabilities that the attack itself needs (see [`have`]).
+    pub needs: &'static [&'static str],
+    /// Operations before the run, outside the sandbox.
+    pub before: &'static [&'static str],
+    /// Operations in the run that must succeed.
+    pub prepare: &'static [&'static str],
+    /// The operation that must fail.
+    pub op: &'static str,
+    /// How it must fail.
+    pub error: &'static str,
+    /// Whether the tree shows that it worked.
+    pub shows: bool,
+}
+
+impl Attack {
+    /// An attack with one operation, to be refused with EACCES.
+    pub const fn new(name: &'static str, op: &'static str) -> Attack {
+        Attack {
+            name,
+            needs: &[],
+            before: &[],
+            prepare: &[],
+            op,
+            error: "EACCES",
+            shows: true,
+        }
+    }
+    /// With capabilities.
+    pub const fn needs(mut self, needs: &'static [&'static str]) -> Attack {
+        self.needs = needs;
+        self
+    }
+    /// With operations outside, before the run.
+    pub const fn before(mut self, before: &'static [&'static str]) -> Attack {
+        self.before = before;
+        self
+    }
+    /// With operations in the run, before the attack.
+    pub const fn prepare(mut self, prepare: &'static [&'static str]) -> Attack {
+        self.prepare = prepare;
+        self
+    }
+    /// With another error.
+    pub const fn error(mut self, error: &'static str) -> Attack {
+        self.error = error;
+        self
+    }
+    /// Whose success does not show in the tree.
+    pub const fn quiet(mut self) -> Attack {
+        self.shows = false;
+        self
+    }
+}
+
+/// What the attacks of one table share.
+pub struct Stage<'a> {
+    /// The policy of the sandbox.
+    pub policy: Value,
+    /// Operations before every run.
+    pub setup: &'a [&'a str],
+    /// Directories and files that must stay exactly as they were.
+    pub guarded: &'a [&'a str],
+    /// What `{T}` stands for in the operations.
+    pub target: &'a str,
+}
+
+/// Runs every attack bare (it must work) and in the sandbox (it must fail and change nothing).
+///
+/// # Panics
+///
+/// With one line a failure.
+pub fn attacks(stage: &Stage, table: &[Attack]) {
+    let mut failures = Vec::new();
+    for attack in table.iter().filter(|a| have(a.name, a.needs)) {
+        if let Err(why) = one(stage, attack) {
+            failures.push(format!("{}: {why}", attack.name));
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} of {}:\n{}",
+        failures.len(),
+        table.len(),
+        failures.join("\n")
+    );
+}
+
+/// The names that differ, of each guarded tree, but the expected ones.
+fn changes(old: &[Tree], new: &[Tree], expected: &[String]) -> Vec<String> {
+    let name = |line: &String| line.split(": ").next().unwrap_or_default().to_owned();
+    let expected: Vec<String> = expected.iter().map(name).collect();
+    let all = old
+        .iter()
+        .zip(new)
+        .flat_map(|(old, new)| difference(old, new));
+    all.filter(|line| !expected.contains(&name(line))).collect()
+}
+
+fn one(stage: &Stage, attack: &Attack) -> Result<(), String> {
+    let put = |ops: &[&str]| -> Vec<String> {
+        ops.iter()
+            .map(|op| op.replace("{T}", stage.target))
+            .collect()
+    };
+    let before: Vec<String> = [put(stage.setup), put(attack.before)].concat();
+    let ops = [put(attack.prepare), put(&[attack.op])].concat();
+    let (before, ops): (Vec<&str>, Vec<&str>) = (
+        before.iter().map(String::as_str).collect(),
+        ops.iter().map(String::as_str).collect(),
+    );
+    let guarded = |bed: &Bed| -> Vec<_> {
+        let paths = stage.guarded.iter().map(|path| bed.fill(path));
+        paths.map(|path| tree(path.as_ref(), Detail::All)).collect()
+    };
+    // What the preparations change is no trace of the attack.
+    let mut expected = Vec::new();
+    if !attack.prepare.is_empty() {
+        let bed = Bed::new(&before);
+        let old = guarded(&bed);
+        bed.bare(&ops[..ops.len() - 1]);
+        expected = changes(&old, &guarded(&bed), &[]);
+    }
+
+    let bed = Bed::new(&before);
+    let old = guarded(&bed);
+    let bare = bed.bare(&ops);
+    if bare.lines.len() != ops.len() || bare.lines.iter().any(|l| !l.starts_with("ok")) {
+        return Err(format!(
+            "the control failed: {:?} gave {:?} {}",
+            ops, bare.lines, bare.stderr
+        ));
+    }
+    if attack.shows && changes(&old, &guarded(&bed), &expected).is_empty() {
+        return Err("the control changed nothing".into());
+    }
+
+    let bed = Bed::new(&before);
+    let old = guarded(&bed);
+    let boxed = bed.boxed(&stage.policy, &ops);
+    let context = || format!("{:?} {}", boxed.lines, boxed.stderr);
+    let prepared = boxed
+        .lines
+        .iter()
+        .take(ops.len() - 1)
+        .all(|l| l.starts_with("ok"));
+    if boxed.lines.len() != ops.len() || !prepared {
+        return Err(format!("did not get as far as the attack: {}", context()));
+    }
+    if boxed.last() != attack.error {
+        return Err(format!(
+            "{} instead of {}: {}",
+            boxed.last(),
+            attack.error,
+            ops[ops.len() - 1]
+        ));
+    }
+    match changes(&old, &guarded(&bed), &expected) {
+        changed if changed.is_empty() => Ok(()),
+        changed => Err(format!(
+            "refused, and changed all the same: {}",
+            changed.join("; ")
+        )),
+    }
+}
