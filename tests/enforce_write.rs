@@ -24,6 +24,7 @@ fn nothing_outside_the_allowed_directory_changes() {
         setup: SETUP,
         guarded: &["{out}"],
         target: "{out}",
+        words: &[],
     };
     attacks(&stage, MUTATIONS);
 }
@@ -35,6 +36,7 @@ fn nothing_changes_under_an_empty_policy() {
         setup: SETUP,
         guarded: &["{out}"],
         target: "{out}",
+        words: &[],
     };
     attacks(&stage, MUTATIONS);
 }
@@ -48,6 +50,7 @@ fn a_denied_directory_inside_an_allowed_one_stays_as_it_is() {
         setup: &setup,
         guarded: &["{in}/deny"],
         target: "{in}/deny",
+        words: &[],
     };
     attacks(&stage, MUTATIONS);
 }
@@ -61,6 +64,7 @@ fn a_directory_denied_by_a_glob_stays_as_it_is() {
         setup: &setup,
         guarded: &["{in}/deny"],
         target: "{in}/deny",
+        words: &[],
     };
     attacks(&stage, MUTATIONS);
 }
@@ -77,6 +81,7 @@ fn deny_write_always_beats_a_more_specific_grant() {
         setup: &setup,
         guarded: &["{in}/deny"],
         target: "{in}/deny",
+        words: &[],
     };
     attacks(&stage, MUTATIONS);
 }
@@ -238,6 +243,7 @@ fn other_names_do_not_open_what_is_outside() {
         setup: SETUP,
         guarded: &["{out}"],
         target: "{out}",
+        words: &[],
     };
     attacks(&stage, NAMES);
 }
@@ -260,6 +266,7 @@ fn a_child_is_held_like_its_parent() {
         setup: SETUP,
         guarded: &["{out}"],
         target: "{out}",
+        words: &[],
     };
     attacks(&stage, table);
 }
@@ -506,6 +513,7 @@ fn denied_names_inside_an_allowed_directory_hold() {
         setup: DENIED,
         guarded: &["{in}"],
         target: "",
+        words: &[],
     };
     attacks(&stage, DENIED_NAMES);
 }
@@ -559,6 +567,7 @@ fn a_denied_symlink_is_denied_as_a_name_and_as_its_target() {
         setup,
         guarded: &["{in}"],
         target: "",
+        words: &[],
     };
     attacks(
         &stage,

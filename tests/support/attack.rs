@@ -15,9 +15,13 @@ pub struct Attack {
     pub before: &'static [&'static str],
     /// Operations in the run that must succeed.
     pub prepare: &'static [&'static str],
+    /// Operations before the control only: a namespace of its own, say.
+    pub control: &'static [&'static str],
+    /// How the line of the control starts.
+    pub works: &'static str,
     /// The operation that must fail.
     pub op: &'static str,
-    /// How it must fail.
+    /// How it must fail; alternatives are separated by `|`.
     pub error: &'static str,
     /// Whether the tree shows that it worked.
     pub shows: bool,
@@ -31,6 +35,8 @@ impl Attack {
             needs: &[],
             before: &[],
             prepare: &[],
+            control: &[],
+            works: "ok",
             op,
             error: "EACCES",
             shows: true,
@@ -49,6 +55,16 @@ impl Attack {
     /// With operations in the run, before the attack.
     pub const fn prepare(mut self, prepare: &'static [&'static str]) -> Attack {
         self.prepare = prepare;
+        self
+    }
+    /// With operations that only the control needs.
+    pub const fn control(mut self, control: &'static [&'static str]) -> Attack {
+        self.control = control;
+        self
+    }
+    /// Whose control fails in a way that shows that it was let through.
+    pub const fn works(mut self, line: &'static str) -> Attack {
+        self.works = line;
         self
     }
     /// With another error.
@@ -73,6 +89,8 @@ pub struct Stage<'a> {
     pub guarded: &'a [&'a str],
     /// What `{T}` stands for in the operations.
     pub target: &'a str,
+    /// More placeholders, with their text.
+    pub words: &'a [(&'a str, String)],
 }
 
 /// Runs every attack bare (it must work) and in the sandbox (it must fail and change nothing).
@@ -157,7 +175,7 @@ fn one(stage: &Stage, attack: &Attack) -> Result<(), String> {
     if boxed.lines.len() != ops.len() || !prepared {
         return Err(format!("did not get as far as the attack: {}", context()));
     }
-    if boxed.last() != attack.error {
+    if !attack.error.split('|').any(|error| error == boxed.last()) {
         return Err(format!(
             "{} instead of {}: {}",
             boxed.last(),

@@ -115,7 +115,8 @@ fn words_of(numbers: &[i64], size: &mut usize) -> i64 {
     leak(numbers.iter().flat_map(|n| n.to_ne_bytes()).collect(), size)
 }
 
-fn value(text: &str, vars: &Vars, size: &mut usize) -> i64 {
+/// The value of one argument; `size` is the size of the last thing pointed to.
+pub fn value(text: &str, vars: &Vars, size: &mut usize) -> i64 {
     if text == "#" {
         return *size as i64;
     }

@@ -20,6 +20,7 @@
 mod abi;
 mod args;
 mod race;
+mod running;
 mod spawn;
 mod table;
 mod words;
