@@ -127,9 +127,14 @@ fn changes(old: &[Tree], new: &[Tree], expected: &[String]) -> Vec<String> {
 
 fn one(stage: &Stage, attack: &Attack) -> Result<(), String> {
     let put = |ops: &[&str]| -> Vec<String> {
-        ops.iter()
-            .map(|op| op.replace("{T}", stage.target))
-            .collect()
+        let put = |op: &&str| {
+            let op = op.replace("{T}", stage.target);
+            stage
+                .words
+                .iter()
+                .fold(op, |op, (word, text)| op.replace(word, text))
+        };
+        ops.iter().map(put).collect()
     };
     let before: Vec<String> = [put(stage.setup), put(attack.before)].concat();
     let ops = [put(attack.prepare), put(&[attack.op])].concat();
