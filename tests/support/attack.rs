@@ -126,26 +126,28 @@ fn changes(old: &[Tree], new: &[Tree], expected: &[String]) -> Vec<String> {
 }
 
 fn one(stage: &Stage, attack: &Attack) -> Result<(), String> {
-    let put = |ops: &[&str]| -> Vec<String> {
-        let put = |op: &&str| {
-            let op = op.replace("{T}", stage.target);
-            stage
-                .words
-                .iter()
-                .fold(op, |op, (word, text)| op.replace(word, text))
-        };
-        ops.iter().map(put).collect()
+    let put = |op: &&str| {
+        let op = op.replace("{T}", stage.target);
+        stage
+            .words
+            .iter()
+            .fold(op, |op, (word, text)| op.replace(word, text))
     };
-    let before: Vec<String> = [put(stage.setup), put(attack.before)].concat();
-    let ops = [put(attack.prepare), put(&[attack.op])].concat();
-    let (before, ops): (Vec<&str>, Vec<&str>) = (
-        before.iter().map(String::as_str).collect(),
-        ops.iter().map(String::as_str).collect(),
-    );
-    let guarded = |bed: &Bed| -> Vec<_> {
+    let all = |lists: &[&[&str]]| -> Vec<String> { lists.concat().iter().map(put).collect() };
+    let before = all(&[stage.setup, attack.before]);
+    let ops = all(&[attack.prepare, &[attack.op]]);
+    let control = all(&[attack.control, attack.prepare, &[attack.op]]);
+    let [before, ops, control] =
+        [&before, &ops, &control].map(|ops| ops.iter().map(String::as_str).collect::<Vec<_>>());
+    let guarded = |bed: &Bed| -> Vec<Tree> {
         let paths = stage.guarded.iter().map(|path| bed.fill(path));
         paths.map(|path| tree(path.as_ref(), Detail::All)).collect()
     };
+    // All but the last line, which is the attack's.
+    let prepared = |lines: &[String], ops: &[&str]| {
+        lines.len() == ops.len() && lines[..ops.len() - 1].iter().all(|l| l.starts_with("ok"))
+    };
+
     // What the preparations change is no trace of the attack.
     let mut expected = Vec::new();
     if !attack.prepare.is_empty() {
@@ -157,11 +159,11 @@ fn one(stage: &Stage, attack: &Attack) -> Result<(), String> {
 
     let bed = Bed::new(&before);
     let old = guarded(&bed);
-    let bare = bed.bare(&ops);
-    if bare.lines.len() != ops.len() || bare.lines.iter().any(|l| !l.starts_with("ok")) {
+    let bare = bed.bare(&control);
+    if !prepared(&bare.lines, &control) || !bare.last().starts_with(attack.works) {
+        let (lines, stderr) = (bare.lines, bare.stderr);
         return Err(format!(
-            "the control failed: {:?} gave {:?} {}",
-            ops, bare.lines, bare.stderr
+            "the control failed: {control:?} gave {lines:?} {stderr}"
         ));
     }
     if attack.shows && changes(&old, &guarded(&bed), &expected).is_empty() {
@@ -170,29 +172,23 @@ fn one(stage: &Stage, attack: &Attack) -> Result<(), String> {
 
     let bed = Bed::new(&before);
     let old = guarded(&bed);
-    let boxed = bed.boxed(&stage.policy, &ops);
-    let context = || format!("{:?} {}", boxed.lines, boxed.stderr);
-    let prepared = boxed
-        .lines
-        .iter()
-        .take(ops.len() - 1)
-        .all(|l| l.starts_with("ok"));
-    if boxed.lines.len() != ops.len() || !prepared {
-        return Err(format!("did not get as far as the attack: {}", context()));
-    }
-    if !attack.error.split('|').any(|error| error == boxed.last()) {
+    let run = bed.boxed(&stage.policy, &ops);
+    if !prepared(&run.lines, &ops) {
+        let (lines, stderr) = (run.lines, run.stderr);
         return Err(format!(
-            "{} instead of {}: {}",
-            boxed.last(),
-            attack.error,
-            ops[ops.len() - 1]
+            "did not get as far as the attack: {lines:?} {stderr}"
         ));
     }
-    match changes(&old, &guarded(&bed), &expected) {
-        changed if changed.is_empty() => Ok(()),
-        changed => Err(format!(
-            "refused, and changed all the same: {}",
-            changed.join("; ")
-        )),
+    let (got, op) = (run.last(), attack.op);
+    if !attack.error.split('|').any(|error| error == got) {
+        return Err(format!("{got} instead of {}: {op}", attack.error));
     }
+    let changed = changes(&old, &guarded(&bed), &expected);
+    if changed.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "refused, and changed all the same: {}",
+        changed.join("; ")
+    ))
 }
