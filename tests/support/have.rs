@@ -64,6 +64,12 @@ fn present(name: &str) -> bool {
             "linkat $r \" AT_FDCWD \"{in}/y AT_EMPTY_PATH",
         ]),
         "pidfd_getfd" => works(&["p=pidfd_open $pid 0", "pidfd_getfd $p 0 0"]),
+        "perf" => works(&["perf_event_open i:481036337153,0,0,0,0,0x61,0,0,0,0,0,0,0,0 0 -1 -1 0"]),
+        // Since Linux 6.2 only with CAP_SYS_ADMIN, unless this says otherwise.
+        "tiocsti" => {
+            root || std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti")
+                .is_ok_and(|t| t.trim() == "1")
+        }
         "landlock6" => landlock() >= 6, // scopes for signals and abstract sockets
         "landlock7" => landlock() >= 7,
         "ipv6" => std::net::TcpListener::bind("[::1]:0").is_ok(),
