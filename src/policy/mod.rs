@@ -1,1 +1,48 @@
-//! The `policy` stage.
+//! The policy engine: from documents to one decision function.
+//!
+//! ```text
+//! bytes --parse--> Document --merge--> Policy --resolve(Place)--> ResolvedPolicy --> Decider
+//! ```
+//!
+//! This module is pure: it holds no state of the host, knows no operating system, and learns
+//! about the filesystem only through an [`FsView`] that the caller gives.
+//!
+//! Words: a *rule* allows or denies one access to what its *pattern* matches; a *grant* is access
+//! given; to *carve* is to find the subtrees that can be granted whole around the denials; an
+//! *origin* is the file, line and key that a rule comes from.
+
+pub mod carve;
+mod component;
+pub mod decide;
+pub mod document;
+pub mod error;
+mod git;
+pub mod glob;
+mod host;
+mod index;
+mod keys;
+mod merge;
+pub mod node;
+mod parse;
+pub mod path;
+pub mod resolve;
+pub mod resolved;
+pub mod rule;
+pub mod shipped;
+mod tighten;
+pub mod view;
+
+pub use decide::{Decider, Reason, Verdict};
+pub use document::{
+    AppContainerMode, Document, Entry, Filesystem, Ignored, Limits, Macos, NetworkDocument, Paths,
+    Policy, Spelling, Windows,
+};
+pub use error::PolicyError;
+pub use glob::Glob;
+pub use merge::merge;
+pub use parse::{Format, parse};
+pub use resolve::{Place, resolve, resolve_executable};
+pub use resolved::{Linked, Network, ResolvedPolicy};
+pub use rule::{Access, Effect, Located, Origin, Pattern, Rule};
+pub use tighten::tighten;
+pub use view::{FsView, Kind, MemoryTree};

@@ -1,0 +1,147 @@
+//! Carving: which whole subtrees a kernel mechanism may grant, so that it never grants what
+//! [`Decider::decide`] denies.
+//!
+//! A mechanism such as Landlock only grants, and only whole subtrees. A subtree may be granted when
+//! its top is allowed and no denial lies, or could come to match, below it. Where one does, the
+//! children are looked at instead, in bounded listings and only on the way to a literal denial.
+//! Whatever is not granted is left to the broker, which asks `decide`; so carving less is slow and
+//! never wrong.
+
+use std::collections::HashSet;
+
+use super::decide::Decider;
+use super::glob::Reach;
+use super::path::{is_below, is_within, join};
+use super::rule::{Access, Effect, Pattern, Rule};
+use super::view::{FsView, Kind};
+
+/// The most names in a directory that carving looks into.
+pub const MAX_ENTRIES: usize = 128;
+
+/// What lies below a directory that may be granted but for this.
+enum Below {
+    /// No denial: grant it.
+    Nothing,
+    /// Literal denials, or the heads of denying globs: look at the children.
+    Literals,
+    /// A glob that may match what does not exist yet: nothing here may be granted.
+    Glob,
+}
+
+impl Decider {
+    /// The subtrees that may be granted whole for `access`: absolute paths of existing files and
+    /// directories, none within another.
+    ///
+    /// For reading that is `/` when nothing is denied for reading; denying globs do not apply to
+    /// `/proc`, so it is granted unless a literal speaks of it. `budget` bounds the work: it is
+    /// lowered by one for each name listed, and a directory with more names than are left is not
+    /// looked into. Names that are not UTF-8 are not granted.
+    pub fn carve(&self, view: &dyn FsView, access: Access, budget: &mut usize) -> Vec<String> {
+        let mut starts: Vec<&str> = self
+            .rules
+            .iter()
+            .filter(|rule| rule.access == access && rule.effect == Effect::Allow)
+            .filter_map(|rule| match &rule.pattern {
+                Pattern::Subtree(path) => Some(path.as_str()),
+                _ => None,
+            })
+            .collect();
+        if access == Access::Read {
+            starts.extend(["/", "/proc"]);
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        let mut carver = Carver {
+            decider: self,
+            view,
+            access,
+            budget,
+            seen: HashSet::new(),
+            granted: Vec::new(),
+        };
+        for start in starts {
+            carver.visit(start);
+        }
+        outermost(carver.granted)
+    }
+}
+
+struct Carver<'a> {
+    decider: &'a Decider,
+    view: &'a dyn FsView,
+    access: Access,
+    budget: &'a mut usize,
+    seen: HashSet<String>,
+    granted: Vec<String>,
+}
+
+impl Carver<'_> {
+    /// Grants `start`, or what may be granted below it.
+    fn visit(&mut self, start: &str) {
+        let mut todo = vec![start.to_owned()];
+        while let Some(path) = todo.pop() {
+            let allowed = |carver: &Self| {
+                let verdict = carver.decider.decide(carver.access, path.as_bytes());
+                verdict.is_allowed()
+            };
+            if !self.seen.insert(path.clone()) || !allowed(self) {
+                continue;
+            }
+            let kind = self.view.kind(&path);
+            match (self.below(path.as_bytes()), kind) {
+                (_, Kind::Absent | Kind::Symlink(_) | Kind::SymlinkNotUtf8) => {}
+                (Below::Nothing, _) => self.granted.push(path),
+                (Below::Literals, Kind::Dir) => {
+                    let limit = MAX_ENTRIES.min(*self.budget);
+                    if let Some(names) = self.view.list(&path, limit) {
+                        *self.budget -= names.len();
+                        todo.extend(names.iter().map(|name| join(&path, name)));
+                    }
+                }
+                (Below::Literals | Below::Glob, _) => {}
+            }
+        }
+    }
+
+    /// What denials lie strictly below an allowed path.
+    fn below(&self, path: &[u8]) -> Below {
+        let denies = |rule: &Rule| rule.access == self.access && rule.effect == Effect::Deny;
+        let mut below = match self
+            .decider
+            .index
+            .any_below(&self.decider.rules, path, denies)
+        {
+            Some(_) => Below::Literals,
+            None => Below::Nothing,
+        };
+        for (rule, glob, _) in self.decider.globs(path) {
+            if !denies(rule) {
+                continue;
+            }
+            match glob.reach(path) {
+                Reach::Dead | Reach::Matched(_) => {}
+                // A denying glob has no effect at and below /proc.
+                Reach::Above if is_within(glob.anchor().as_bytes(), b"/proc") => {}
+                Reach::Above => below = Below::Literals,
+                Reach::Live(_) => return Below::Glob,
+            }
+        }
+        below
+    }
+}
+
+/// Drops the paths that lie within another of them.
+fn outermost(mut paths: Vec<String>) -> Vec<String> {
+    paths.sort_unstable_by(|a, b| a.split('/').cmp(b.split('/')));
+    paths.dedup();
+    let mut kept: Vec<String> = Vec::with_capacity(paths.len());
+    for path in paths {
+        let covered = kept
+            .last()
+            .is_some_and(|last| is_below(path.as_bytes(), last.as_bytes()));
+        if !covered {
+            kept.push(path);
+        }
+    }
+    kept
+}

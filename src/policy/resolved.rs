@@ -1,0 +1,86 @@
+//! A policy with every path resolved: what the later stages read.
+
+use serde::{Deserialize, Serialize};
+
+use super::document::{Ignored, Limits, Macos, Windows};
+use super::rule::{Access, Effect, Located, Origin, Pattern, Rule};
+
+/// A policy resolved against one place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ResolvedPolicy {
+    /// The directory that the run starts in, without symbolic links.
+    pub cwd: String,
+    /// The rules about paths, in the order of the sections and of their entries.
+    pub rules: Vec<Rule>,
+    /// The rules about the network.
+    pub network: Network,
+    /// Resource ceilings.
+    pub limits: Limits,
+    /// What only macOS uses.
+    pub macos: Macos,
+    /// What only Windows uses.
+    pub windows: Windows,
+    /// Denied files that have more than one hard link. Their other names are unknown, so a kernel
+    /// grant of a whole subtree may hold one of them: for that access nothing may be granted
+    /// without asking the broker, which knows the file by its inode.
+    pub linked: Vec<Linked>,
+    /// What in the policy has no effect, and why that opens nothing.
+    pub ignored: Vec<Ignored>,
+}
+
+impl ResolvedPolicy {
+    /// Whether anything is denied for reading.
+    pub fn restricts_reading(&self) -> bool {
+        self.rules
+            .iter()
+            .any(|rule| rule.access == Access::Read && rule.effect == Effect::Deny)
+    }
+
+    /// The directories and files that literal `allowWrite` entries open.
+    pub fn write_roots(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().filter_map(|rule| match &rule.pattern {
+            Pattern::Subtree(path)
+                if rule.access == Access::Write
+                    && rule.effect == Effect::Allow
+                    && !rule.origin.is_built_in() =>
+            {
+                Some(path.as_str())
+            }
+            _ => None,
+        })
+    }
+}
+
+/// What is said about the network. An absent value keeps its default, which its field names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// Whether the network is left alone; unix-socket rules hold all the same.
+    pub allow_network: bool,
+    /// Where `allow_network` was set, if it was.
+    pub allow_network_origin: Option<Origin>,
+    /// Hosts that may be reached; `None`: not stated. An empty list means no host.
+    pub allowed_domains: Option<Vec<Located<String>>>,
+    /// Hosts that may not be reached; `None`: not stated.
+    pub denied_domains: Option<Vec<Located<String>>>,
+    /// The port of an HTTP proxy on the host's loopback.
+    pub http_proxy_port: Option<Located<u16>>,
+    /// The port of a SOCKS proxy on the host's loopback.
+    pub socks_proxy_port: Option<Located<u16>>,
+    /// Whether loopback may be bound and connected to; false by default.
+    pub allow_local_binding: Option<Located<bool>>,
+    /// Sockets that may be connected to: rules that allow writing, a directory with its subtree.
+    pub allow_unix_sockets: Vec<Rule>,
+    /// Whether every unix socket may be connected to; false by default.
+    pub allow_all_unix_sockets: Option<Located<bool>>,
+}
+
+/// A denied file with more than one hard link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Linked {
+    /// The access that is denied.
+    pub access: Access,
+    /// The file, by the name that the policy gives.
+    pub path: String,
+    /// The entry that denies it.
+    pub origin: Origin,
+}

@@ -1,0 +1,118 @@
+//! Rules: what a policy says about one path, and where it says so.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::glob::Glob;
+
+/// The file name that [`Origin`] gives to rules that no document states.
+pub const BUILT_IN: &str = "built-in";
+
+/// The place in a policy that a rule or a value comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Origin {
+    /// The file as named to [`parse`](super::parse()), or [`BUILT_IN`].
+    pub file: String,
+    /// The line in that file, from 1; 0 for built-ins.
+    pub line: u32,
+    /// The key path, like `filesystem.denyWrite[0]`.
+    pub key: String,
+}
+
+impl Origin {
+    /// The origin of a rule that holds in every run; `key` says which.
+    pub fn built_in(key: &str) -> Self {
+        Self {
+            file: BUILT_IN.to_owned(),
+            line: 0,
+            key: key.to_owned(),
+        }
+    }
+
+    /// Whether no document states this rule.
+    pub fn is_built_in(&self) -> bool {
+        self.file == BUILT_IN && self.line == 0
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if !self.key.is_empty() {
+            write!(f, " {}", self.key)?;
+        }
+        Ok(())
+    }
+}
+
+/// A value together with the place that set it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Located<T> {
+    /// The value.
+    pub value: T,
+    /// Where it was set.
+    pub origin: Origin,
+}
+
+impl<T> Located<T> {
+    /// A value and its place.
+    pub fn new(value: T, origin: Origin) -> Self {
+        Self { value, origin }
+    }
+}
+
+/// What is done to a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// Reading a file's content, listing a directory, executing.
+    Read,
+    /// Everything that changes a file, a name or their attributes.
+    Write,
+}
+
+/// What a rule does with what it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// It grants.
+    Allow,
+    /// It denies.
+    Deny,
+}
+
+/// What a rule matches. Paths are absolute, normalized, and free of symbolic links as far as they
+/// existed when the policy was resolved.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// This path and everything below it.
+    Subtree(String),
+    /// Exactly this name and nothing below it: a symbolic link on the way to a denied path, which
+    /// may not be unlinked, renamed or replaced. Such rules deny writing, whatever the access of
+    /// the entry they come from: reading a link tells nothing, replacing it moves the denied path.
+    Name(String),
+    /// Whatever the glob matches, and everything below that.
+    Glob(Glob),
+}
+
+/// One rule of a resolved policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rule {
+    /// The access that the rule speaks about.
+    pub access: Access,
+    /// Whether it grants or denies.
+    pub effect: Effect,
+    /// A denial that no more specific rule and no answered query re-opens.
+    pub always: bool,
+    /// What it matches.
+    pub pattern: Pattern,
+    /// The entry as typed in the policy.
+    pub text: String,
+    /// Where the policy says so.
+    pub origin: Origin,
+}
