@@ -38,7 +38,13 @@ fn nothing_changes_under_an_empty_policy() {
         target: "{out}",
         words: &[],
     };
-    attacks(&stage, MUTATIONS);
+    // Those that write into {in} first get nowhere here.
+    let table: Vec<Attack> = MUTATIONS
+        .iter()
+        .filter(|a| a.name != "linkat of an unnamed file")
+        .copied()
+        .collect();
+    attacks(&stage, &table);
 }
 
 #[test]
@@ -104,6 +110,17 @@ fn allowed_as_bare(policy: &Value, target: &str, first: &[&str]) {
         let wanted = tree(&bed.root().join("in"), Detail::Result);
         bed.reset(&setup);
         let boxed = bed.boxed(policy, &ops);
+        if case.is_closed() {
+            if !case.error.split('|').any(|error| error == boxed.last()) {
+                failures.push(format!(
+                    "{}: {} instead of {}",
+                    case.name,
+                    boxed.last(),
+                    case.error
+                ));
+            }
+            continue;
+        }
         if boxed.lines != bare.lines {
             let (got, want) = (boxed.lines, bare.lines);
             failures.push(format!(

@@ -72,6 +72,15 @@ impl Attack {
         self.error = error;
         self
     }
+    /// By a call that is closed wherever it points.
+    pub const fn closed(mut self) -> Attack {
+        self.error = "EPERM|EACCES";
+        self
+    }
+    /// Whether the call is closed everywhere.
+    pub fn is_closed(&self) -> bool {
+        self.error != "EACCES"
+    }
     /// Whose success does not show in the tree.
     pub const fn quiet(mut self) -> Attack {
         self.shows = false;

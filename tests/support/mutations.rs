@@ -204,6 +204,7 @@ pub const MUTATIONS: &[Attack] = &[
         "renameat2 whiteout",
         "renameat2 AT_FDCWD \"{T}/f AT_FDCWD \"{T}/new RENAME_WHITEOUT",
     )
+    .closed()
     .needs(&["whiteout"]),
     at(
         "rename a directory into",
@@ -294,6 +295,7 @@ pub const MUTATIONS: &[Attack] = &[
         "setxattr of a policy",
         "setxattr \"{T}/f \"user.landstrip.policy bytes:{} 2 0",
     )
+    .closed()
     .needs(&["xattr"]),
     at("lsetxattr", "lsetxattr \"{T}/f \"user.n bytes:v 1 0").needs(&["xattr"]),
     at(
@@ -331,16 +333,19 @@ pub const MUTATIONS: &[Attack] = &[
     // Flags of the inode.
     at("FS_IOC_SETFLAGS, opened for reading", "nodump $r")
         .prepare(READ)
+        .closed()
         .needs(&["flags"]),
     at(
         "FS_IOC_FSSETXATTR, opened for reading",
         "ioctl $r FS_IOC_FSSETXATTR i:0x80,0,0,0",
     )
     .prepare(READ)
+    .closed()
     .needs(&["flags"]),
     at(
         "file_setattr",
         "file_setattr AT_FDCWD \"{T}/f i:0x80,0,0 24 0",
     )
+    .closed()
     .needs(&["file_setattr"]),
 ];
