@@ -170,7 +170,8 @@ impl Task<'_> {
             {
                 return self.deny_new(&name, refusal);
             }
-            let held = broker.kernel_holds(Access::Write, &object.path);
+            // Landlock wants the right to move names in the directories on both sides.
+            let held = broker.kernel_holds(Access::Write, parent(&object.path));
             if held && self.kernel_names(&name.spot) && !object.is_anonymous() {
                 return Ok(Answer::Continue);
             }
@@ -328,4 +329,12 @@ fn guarded<'a>(name: &'a Name, rule: &'a Rule, message: &str) -> Refusal<'a> {
     refusal.reason = Reason::DenyMatch;
     refusal.message = Some(message.to_owned());
     refusal
+}
+
+/// The directory of a path.
+fn parent(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        None | Some(0) => b"/",
+        Some(at) => &path[..at],
+    }
 }
