@@ -4,6 +4,8 @@
 //! its own that returns an exit code or an [`Error`].
 
 pub mod args;
+#[cfg(target_os = "linux")]
+mod bundle;
 mod doctor;
 pub(crate) mod error;
 mod load;

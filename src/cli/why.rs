@@ -85,7 +85,7 @@ struct Answer {
 }
 
 fn path(target: &str, policy: ResolvedPolicy) -> Result<PathReport<'_>, Error> {
-    let home = resolve::home();
+    let home = resolve::Environment::own().home;
     let mut walker = Walker::new(&HostFiles, home.as_deref());
     let origin = Origin { key: "the path asked about".to_owned(), ..Origin::default() };
     let found = walker.follow(target, &policy.cwd, &origin).map_err(|error| {

@@ -41,7 +41,7 @@ pub struct Job {
 
 /// Capabilities that root keeps, as bits: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID,
 /// SETPCAP, NET_BIND_SERVICE. None of them reaches the kernel, a device, or another mount.
-const KEEP: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10;
+pub const KEEP: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10;
 
 /// Runs the job and returns the program's exit code.
 ///
