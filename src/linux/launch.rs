@@ -184,7 +184,7 @@ impl Drop for Temporary {
     }
 }
 
-fn make_temporary(env: &[OsString]) -> Result<TemporaryDirectory, Failure> {
+pub(super) fn make_temporary(env: &[OsString]) -> Result<TemporaryDirectory, Failure> {
     let own = env.iter().find_map(|v| v.as_bytes().strip_prefix(b"TMPDIR=")).and_then(|v| {
         std::str::from_utf8(v).ok().filter(|path| path.starts_with('/'))
     });
