@@ -11,6 +11,7 @@
 //! given; to *carve* is to find the subtrees that can be granted whole around the denials; an
 //! *origin* is the file, line and key that a rule comes from.
 
+mod anchor;
 pub mod carve;
 mod component;
 pub mod decide;

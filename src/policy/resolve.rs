@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use super::anchor::{Anchor, anchors};
 use super::document::{Entry, Paths, Policy};
 use super::error::{self, PolicyError};
 use super::git;
@@ -99,39 +100,6 @@ struct Resolver<'a> {
     out: ResolvedPolicy,
     /// The `Name` rules made so far, as (path, always).
     names: HashSet<(String, bool)>,
-}
-
-/// A directory that globs are anchored below.
-struct Anchor {
-    path: String,
-    /// Whether no other anchor lies above: a glob that starts with `**` needs only these.
-    outermost: bool,
-}
-
-/// The anchors for these directories, each once, in order.
-fn anchors<'a>(dirs: impl Iterator<Item = &'a str>) -> Vec<Anchor> {
-    let mut seen = HashSet::new();
-    let dirs: Vec<&str> = dirs.filter(|dir| seen.insert(*dir)).collect();
-    let outermost = |dir: &str| {
-        let mut above = dir;
-        loop {
-            above = match above.rfind('/') {
-                _ if above == "/" => return true,
-                Some(0) => "/",
-                Some(at) => &above[..at],
-                None => return true,
-            };
-            if seen.contains(above) {
-                return false;
-            }
-        }
-    };
-    dirs.iter()
-        .map(|dir| Anchor {
-            path: (*dir).to_owned(),
-            outermost: outermost(dir),
-        })
-        .collect()
 }
 
 impl Resolver<'_> {

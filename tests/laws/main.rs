@@ -1,178 +1,18 @@
 //! Laws of the policy engine, on random policies, trees and paths.
 
-use globset::GlobBuilder;
-use landstrip::policy::glob::expand;
+mod arbitrary;
+mod globs;
+
+use arbitrary::{
+    BOTH, cases, document, filesystem, glob, is_within, name, parsed, path, place, probes,
+    resolved, tree,
+};
 use landstrip::policy::{
-    Access, Decider, Document, Effect, Format, FsView, Glob, Kind, MemoryTree, Pattern, Place,
-    Policy, Reason, ResolvedPolicy, Verdict, merge, parse, resolve, resolve_executable, tighten,
+    Access, Decider, Effect, Format, FsView, Kind, MemoryTree, Pattern, Policy, Reason,
+    ResolvedPolicy, Verdict, merge, parse, resolve, resolve_executable, tighten,
 };
 use proptest::prelude::*;
-use serde_json::{Value, json};
-
-const BOTH: [Access; 2] = [Access::Read, Access::Write];
-
-/// So many random cases a law, or as many as PROPTEST_CASES says. No file is written on failure:
-/// the smallest failing case is in the message, and belongs in a unit test.
-fn cases(count: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases: match std::env::var("PROPTEST_CASES") {
-            Ok(count) => count.parse().expect("PROPTEST_CASES is a number"),
-            Err(_) => count,
-        },
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
-
-// Few names, so that rules and paths meet.
-
-fn name() -> impl Strategy<Value = String> {
-    prop::sample::select(vec!["a", "b", "c", ".x"]).prop_map(str::to_owned)
-}
-
-/// A path below `/w`, or another absolute one.
-fn path() -> impl Strategy<Value = String> {
-    let names = prop::collection::vec(name(), 0..5);
-    (any::<bool>(), names).prop_map(|(inside, names)| {
-        let top = if inside { "/w/" } else { "/" };
-        let path = format!("{top}{}", names.join("/"));
-        match path.trim_end_matches('/') {
-            "" => "/".to_owned(),
-            path => path.to_owned(),
-        }
-    })
-}
-
-fn literal() -> impl Strategy<Value = String> {
-    prop_oneof![
-        3 => path(),
-        1 => prop::collection::vec(name(), 1..3).prop_map(|names| names.join("/")),
-        1 => Just(".".to_owned()),
-    ]
-}
-
-fn glob() -> impl Strategy<Value = String> {
-    let part = prop::sample::select(vec!["**", "*", "a", "b", "?", "[ab]", ".*", "{a,b/c}"]);
-    let wild = prop::sample::select(vec!["**/a", "*", "?", "**/.x", "*/b", "a*", "**/a/b"]);
-    let rest = prop::collection::vec(part, 0..3);
-    (prop::option::of(path()), rest, wild).prop_map(|(head, rest, wild)| {
-        let mut parts = rest;
-        parts.push(wild);
-        let pattern = parts.join("/");
-        match head.as_deref() {
-            None => pattern,
-            Some("/") => format!("/{pattern}"),
-            Some(head) => format!("{head}/{pattern}"),
-        }
-    })
-}
-
-fn entries(globs: u32) -> impl Strategy<Value = Vec<Value>> {
-    let entry = prop_oneof![
-        4 => literal().prop_map(|text| json!(text)),
-        globs => glob().prop_map(|text| json!(text)),
-        1 => path().prop_map(|text| json!({ "literal": text })),
-    ];
-    prop::collection::vec(entry, 0..4)
-}
-
-/// A policy document about `filesystem`; `globs` is how often entries are globs.
-fn filesystem(globs: u32) -> impl Strategy<Value = Value> {
-    let list = || entries(globs);
-    let always = prop_oneof![3 => Just(Vec::new()), 1 => list()];
-    (list(), list(), always.clone(), list(), list(), always).prop_map(
-        |(allow_write, deny_write, write_always, allow_read, deny_read, read_always)| {
-            json!({ "filesystem": {
-                "allowWrite": allow_write, "denyWrite": deny_write,
-                "denyWriteAlways": write_always, "allowRead": allow_read,
-                "denyRead": deny_read, "denyReadAlways": read_always,
-            }})
-        },
-    )
-}
-
-/// A document that also says something about everything that merges by replacing.
-fn document() -> impl Strategy<Value = Value> {
-    let hosts = prop::sample::subsequence(vec!["a.com", "b.com", "*.c.com"], 0..=3);
-    let flags = prop::collection::vec(prop::option::of(any::<bool>()), 4);
-    let numbers = prop::collection::vec(prop::option::of(1u16..9), 4);
-    (filesystem(2), prop::option::of(hosts), flags, numbers).prop_map(
-        |(mut doc, hosts, flags, numbers)| {
-            let mut set = |section: &str, key: &str, value: Option<Value>| {
-                if let Some(value) = value {
-                    doc[section][key] = value;
-                }
-            };
-            set("network", "allowedDomains", hosts.map(|hosts| json!(hosts)));
-            set("network", "allowNetwork", flags[0].map(Value::from));
-            set("network", "allowLocalBinding", flags[1].map(Value::from));
-            set("filesystem", "gitDir", flags[2].map(Value::from));
-            set("windows", "allowLoopback", flags[3].map(Value::from));
-            set("network", "httpProxyPort", numbers[0].map(Value::from));
-            set("limits", "pids", numbers[1].map(Value::from));
-            set("limits", "cpu", numbers[2].map(Value::from));
-            set("ripgrep", "command", numbers[3].map(Value::from));
-            doc
-        },
-    )
-}
-
-/// A tree of directories, files and symbolic links.
-fn tree() -> impl Strategy<Value = MemoryTree> {
-    let node = (path(), 0..6, path());
-    prop::collection::vec(node, 0..12).prop_map(|nodes| {
-        let mut tree = MemoryTree::new();
-        tree.dir("/w").dir("/proc");
-        for (path, kind, target) in nodes {
-            // What is there stays, and nothing is put below a file or a link.
-            let parents = path.match_indices('/').skip(1).map(|(at, _)| &path[..at]);
-            let taken = |parent: &str| !matches!(tree.kind(parent), Kind::Absent | Kind::Dir);
-            if tree.kind(&path) != Kind::Absent || parents.into_iter().any(taken) {
-                continue;
-            }
-            match kind {
-                0 => tree.file(&path, ""),
-                1 => tree.link(&path, &target),
-                _ => tree.dir(&path),
-            };
-        }
-        tree
-    })
-}
-
-fn parsed(file: &str, doc: &Value) -> Document {
-    parse(file, doc.to_string().as_bytes(), Format::Json).expect("generated documents are valid")
-}
-
-fn place(tree: &MemoryTree) -> Place<'_> {
-    Place {
-        cwd: "/w",
-        home: None,
-        view: tree,
-    }
-}
-
-/// The resolved policy, but for documents that lead into a loop of links.
-fn resolved(doc: &Value, tree: &MemoryTree) -> Option<ResolvedPolicy> {
-    resolve(&merge(vec![parsed("p", doc)]), &place(tree)).ok()
-}
-
-/// The paths of a tree, and names that could come to be beside and below them.
-fn probes(tree: &MemoryTree) -> Vec<String> {
-    let mut probes = Vec::new();
-    for path in tree.paths() {
-        let dir = path.trim_end_matches('/');
-        for below in ["", "/a", "/b", "/new", "/.x", "/a/b", "/b/c/a"] {
-            let probe = format!("{dir}{below}");
-            probes.push(if probe.is_empty() {
-                "/".to_owned()
-            } else {
-                probe
-            });
-        }
-    }
-    probes
-}
+use serde_json::json;
 
 /// The meaning of rules, spelled out: the deepest of the shallowest matches wins.
 fn naive_decision(policy: &ResolvedPolicy, access: Access, path: &str) -> bool {
@@ -198,10 +38,6 @@ fn naive_decision(policy: &ResolvedPolicy, access: Access, path: &str) -> bool {
         best = best.max(Some((depth, literal, preferred, !deny)));
     }
     best.map_or(access == Access::Read, |(.., allowed)| allowed)
-}
-
-fn is_within(path: &str, dir: &str) -> bool {
-    path == dir || path.starts_with(&format!("{}/", dir.trim_end_matches('/')))
 }
 
 proptest! {
@@ -395,121 +231,6 @@ proptest! {
                 let _ = resolve(&merge(vec![doc]), &place(&MemoryTree::new()));
             }
         }
-    }
-}
-
-// Globs against two other matchers: a naive one, and globset.
-
-fn pattern() -> impl Strategy<Value = String> {
-    let piece = prop::sample::select(vec![
-        "a",
-        "b",
-        "*",
-        "?",
-        "[ab]",
-        "[!a]",
-        "[a-b]",
-        ".",
-        "é",
-        "ab",
-        "{a,b*}",
-        "{a/b,c}",
-        "x{a,b{c,d}}",
-    ]);
-    let component = prop_oneof![
-        1 => Just("**".to_owned()),
-        4 => prop::collection::vec(piece, 1..4)
-            .prop_map(|pieces| pieces.concat())
-            // Two stars in a row mean something else to globset.
-            .prop_map(|text| text.replace("**", "*"))
-            .prop_filter("dots are no names", |text| !matches!(text.as_str(), "." | "..")),
-    ];
-    prop::collection::vec(component, 1..5)
-        .prop_map(|components| components.join("/"))
-        .prop_filter("too many braces", |pattern| expand(pattern).is_ok())
-}
-
-fn subject() -> impl Strategy<Value = String> {
-    let name = "[ab.cdé]{1,4}".prop_filter("dots are no names", |text| text != "." && text != "..");
-    prop::collection::vec(name, 1..5).prop_map(|names| names.join("/"))
-}
-
-fn ours(pattern: &str, path: &str) -> bool {
-    let path = format!("/top/{path}");
-    expand(pattern).unwrap().iter().any(|pattern| {
-        let glob = Glob::new("/top", pattern).unwrap();
-        glob.matches(path.as_bytes())
-    })
-}
-
-/// Whether `test` holds for the path or one of its ancestors.
-fn any_prefix(path: &str, test: impl Fn(&str) -> bool) -> bool {
-    let ends = path
-        .match_indices('/')
-        .map(|(at, _)| at)
-        .chain([path.len()]);
-    ends.into_iter().any(|end| test(&path[..end]))
-}
-
-fn naive_path(pattern: &[&str], path: &[&str]) -> bool {
-    match (pattern, path) {
-        ([], []) => true,
-        (["**"], rest) => !rest.is_empty(),
-        (["**", after @ ..], rest) => (0..=rest.len()).any(|skip| naive_path(after, &rest[skip..])),
-        ([first, after @ ..], [name, rest @ ..]) => {
-            let (first, name): (Vec<char>, Vec<char>) =
-                (first.chars().collect(), name.chars().collect());
-            naive_name(&first, &name) && naive_path(after, rest)
-        }
-        _ => false,
-    }
-}
-
-fn naive_name(pattern: &[char], name: &[char]) -> bool {
-    match (pattern, name) {
-        ([], []) => true,
-        (['*', after @ ..], rest) => (0..=rest.len()).any(|skip| naive_name(after, &rest[skip..])),
-        (['?', after @ ..], [_, rest @ ..]) => naive_name(after, rest),
-        (['[', inside @ ..], [c, rest @ ..]) => {
-            let end = inside.iter().position(|c| *c == ']').unwrap();
-            let (negated, set) = match &inside[..end] {
-                ['!', set @ ..] => (true, set),
-                set => (false, set),
-            };
-            let within = match set {
-                [low, '-', high] => (low..=high).contains(&c),
-                set => set.contains(c),
-            };
-            within != negated && naive_name(&inside[end + 1..], rest)
-        }
-        ([p, after @ ..], [c, rest @ ..]) => p == c && naive_name(after, rest),
-        _ => false,
-    }
-}
-
-proptest! {
-    #![proptest_config(cases(2000))]
-
-    #[test]
-    fn globs_match_like_a_naive_matcher(pattern in pattern(), path in subject()) {
-        let naive = expand(&pattern).unwrap().iter().any(|pattern| {
-            let parts: Vec<&str> = pattern.split('/').collect();
-            any_prefix(&path, |path| naive_path(&parts, &path.split('/').collect::<Vec<_>>()))
-        });
-        prop_assert_eq!(ours(&pattern, &path), naive);
-    }
-
-    #[test]
-    fn globs_match_like_globset(pattern in pattern(), path in subject()) {
-        // To globset `?` and classes are one byte, to us one character.
-        let (pattern, path) = (pattern.replace('é', "e"), path.replace('é', "e"));
-        let oracle = GlobBuilder::new(&pattern)
-            .literal_separator(true)
-            .build()
-            .unwrap()
-            .compile_matcher();
-        let expected = any_prefix(&path, |path| oracle.is_match(path));
-        prop_assert_eq!(ours(&pattern, &path), expected);
     }
 }
 
