@@ -1,6 +1,182 @@
 //! The command line: the only place that prints errors and picks exit codes.
+//!
+//! [`args`] is what was typed, [`load`] reads the policies it names, and each command has a file of
+//! its own that returns an exit code or an [`Error`].
+
+pub mod args;
+mod doctor;
+pub(crate) mod error;
+mod load;
+mod manual;
+pub mod output;
+mod policy;
+pub mod resolve;
+mod run;
+mod spec;
+#[cfg(target_os = "linux")]
+mod sys;
+pub mod tool;
+#[cfg(target_os = "linux")]
+mod trapfd;
+#[cfg(any(not(target_os = "linux"), test))]
+mod view;
+mod why;
+mod windows;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use clap::{Args as _, CommandFactory, FromArgMatches};
+
+use crate::trap::{Code, Sink, State, Style, Trap};
+use args::{Args, Command, RunArgs};
+
+#[cfg(target_os = "linux")]
+use crate::linux::host::HostView as HostFiles;
+pub use error::{Error, Failure};
+pub use load::{MAX_BYTES, Source, load};
+#[cfg(target_os = "linux")]
+pub use trapfd::TrapFd;
+
+/// There is no trap descriptor on this platform.
+#[cfg(not(target_os = "linux"))]
+pub type TrapFd = std::convert::Infallible;
+
+#[cfg(not(target_os = "linux"))]
+use view::HostFiles;
+
+/// The name that the program goes by where its own cannot be told.
+const NAME: &str = "landstrip";
 
 /// Runs the program and returns its exit code.
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+#[must_use]
+pub fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| {
+        let message = panic.to_string();
+        report(&Error::from(Failure::new(Code::InternalError, message)).into_trap());
+        std::process::exit(1);
+    }));
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let code = match parse(&line) {
+        Ok(args) => dispatch(args, &line),
+        Err(error) => finish_parse(&error),
+    };
+    ExitCode::from(code)
+}
+
+/// The command tree, under the name that the program was called by.
+fn tree(line: &[OsString]) -> clap::Command {
+    let called = line.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
+    let name = if called == Some("landstrip-oci") { "landstrip-oci" } else { NAME };
+    Args::command().name(name).bin_name(name)
+}
+
+fn parse(line: &[OsString]) -> Result<Args, clap::Error> {
+    // Building the whole tree costs more than the parsing. A line that `run` alone accepts needs no
+    // more than its own branch; for help and for errors the tree is asked again.
+    if let [_, verb, ..] = line
+        && verb == "run"
+        && let Ok(mut matches) =
+            RunArgs::augment_args(clap::Command::new("run")).try_get_matches_from(&line[1..])
+    {
+        let command = Command::Run(RunArgs::from_arg_matches_mut(&mut matches)?);
+        return Ok(Args { command });
+    }
+    let mut matches = tree(line).try_get_matches_from(line)?;
+    Args::from_arg_matches_mut(&mut matches)
+}
+
+/// Help and version go to standard output with exit code 0; anything else is a usage error.
+fn finish_parse(error: &clap::Error) -> u8 {
+    let text = error.render().to_string();
+    if !error.use_stderr() {
+        return finish(output::bytes(text.as_bytes()).map(|()| 0));
+    }
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let text = text.split("\n\nFor more information").next().unwrap_or(text).trim();
+    finish(Err(Error::Usage(text.to_owned())))
+}
+
+fn dispatch(args: Args, line: &[OsString]) -> u8 {
+    finish(match args.command {
+        Command::Run(args) => return run(&args),
+        Command::Policy(command) => policy::policy(&command),
+        Command::Spec(args) => spec::spec(&args),
+        Command::Why(args) => why::why(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
+        Command::Completions(args) => manual::completions(tree(line), args.shell),
+        Command::Man => manual::man(tree(line)),
+        Command::Windows(command) => windows::windows(command),
+    })
+}
+
+/// Reports an error on standard error, and returns the exit code.
+fn finish(result: Result<u8, Error>) -> u8 {
+    result.unwrap_or_else(|error| {
+        let code = error.exit_code();
+        report(&error.into_trap());
+        code
+    })
+}
+
+/// `run` alone has a trap descriptor: its errors go there too, but those of usage.
+#[cfg(target_os = "linux")]
+fn run(args: &RunArgs) -> u8 {
+    let traps = match args.trap_fd.map(TrapFd::inherit).transpose() {
+        Ok(traps) => traps,
+        Err(error) => return finish(Err(error)),
+    };
+    let result = check_inherit(args)
+        .and_then(|()| args.what().map_err(Error::Usage))
+        .and_then(|what| run::run(args, what, traps.as_ref()));
+    if let (Err(error), Some(traps)) = (&result, &traps)
+        && !matches!(error, Error::Usage(_))
+    {
+        let line = error.clone().into_trap().json_line(SystemTime::now(), State::Info, 0);
+        Sink::new(traps).send(&line);
+    }
+    finish(result)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn run(args: &RunArgs) -> u8 {
+    #[cfg(unix)]
+    if args.trap_fd.is_some() || !args.inherit.is_empty() {
+        let message = "--trap-fd and --inherit are not available on this platform";
+        return finish(Err(Failure::new(Code::PlatformUnsupported, message).into()));
+    }
+    finish(args.what().map_err(Error::Usage).and_then(|what| run::run(args, what, None)))
+}
+
+/// Every descriptor of `--inherit` is open, and none is the trap descriptor: a program that holds
+/// that one could forge traps.
+#[cfg(target_os = "linux")]
+fn check_inherit(args: &RunArgs) -> Result<(), Error> {
+    for &fd in &args.inherit {
+        if Some(fd) == args.trap_fd {
+            return Err(Error::Usage(format!("--inherit {fd}: this is the trap descriptor")));
+        }
+        if let Err(error) = sys::duplicate(fd) {
+            return Err(Error::Usage(format!("--inherit {fd}: {error}")));
+        }
+    }
+    Ok(())
+}
+
+/// Writes one trap to standard error, as its reader likes it. Nothing is left to do if that fails.
+fn report(trap: &Trap) {
+    let line = match stderr_style() {
+        Style::Text => trap.text(),
+        Style::Json => trap.json_line(SystemTime::now(), State::Info, 0),
+    };
+    let _nowhere_to_report = io::stderr().write_all(line.as_bytes());
+}
+
+/// How to write on standard error: text where a person reads, else JSON.
+#[must_use]
+pub fn stderr_style() -> Style {
+    if io::stderr().is_terminal() { Style::Text } else { Style::Json }
 }

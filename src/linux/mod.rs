@@ -1,1 +1,12 @@
-//! The `linux` stage.
+//! Linux: Landlock and a seccomp broker.
+//!
+//! [`launch`] is the life of a run from the prepared plan to the exit code.
+
+mod broker;
+mod filter;
+pub mod host;
+mod landlock;
+pub mod launch;
+pub mod sys;
+mod supervise;
+mod tmpdir;

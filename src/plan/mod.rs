@@ -1,1 +1,258 @@
-//! The `plan` stage.
+//! From a resolved policy to what each mechanism of this host has to do.
+//!
+//! Pure: the filesystem comes in as an [`FsView`], the kernel's abilities as [`HostSupport`]. The
+//! plan also says, for every line of the policy, which mechanism holds it, and what none can hold: a
+//! [`Shortfall`], which refuses the run unless it is accepted by name.
+
+mod lines;
+
+use crate::policy::{Access, Decider, Effect, FsView, Kind, Origin, Pattern, ResolvedPolicy, Rule};
+pub use lines::{Holder, Line, Shortfall};
+use serde::Serialize;
+
+/// What the running kernel can do, as far as a plan depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct HostSupport {
+    /// Landlock ABI, 0 without Landlock.
+    pub landlock_abi: u32,
+    /// This process runs inside another run of ours, which keeps the only listener there can be.
+    pub nested: bool,
+}
+
+/// The oldest Landlock that a run needs: ABI 2 moves files between directories.
+pub const OLDEST_ABI: u32 = 2;
+/// Landlock that keeps signals and abstract sockets inside: ABI 6, Linux 6.12.
+pub const SCOPED_ABI: u32 = 6;
+/// Landlock that holds truncation: ABI 3, Linux 6.2.
+pub const TRUNCATE_ABI: u32 = 3;
+/// Names listed in all while carving around denials.
+const CARVE_BUDGET: usize = 1024;
+
+/// Rights to one subtree or file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Grant {
+    /// Absolute canonical path.
+    pub path: String,
+    /// Reading, listing, executing.
+    pub read: bool,
+    /// Writing, and making, removing and moving names below.
+    pub write: bool,
+    /// Only making, removing and moving directories right in it.
+    pub names: bool,
+}
+
+/// One Landlock domain: which kinds of access it restricts, and what it grants of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Layer {
+    /// Writing is restricted.
+    pub writing: bool,
+    /// Truncation is restricted.
+    pub truncating: bool,
+    /// Reading is restricted.
+    pub reading: bool,
+    /// Executing is restricted.
+    pub executing: bool,
+    /// TCP bind and connect are refused.
+    pub network: bool,
+    /// Signals and abstract sockets stay inside.
+    pub scoped: bool,
+    /// What is granted.
+    pub grants: Vec<Grant>,
+}
+
+/// What a launch does.
+#[derive(Debug)]
+pub struct Plan {
+    /// The policy, with the rules of this run added.
+    pub policy: ResolvedPolicy,
+    /// The policy's meaning.
+    pub decider: Decider,
+    /// The domain of launcher and broker, around the target's: the roots that may be written at all.
+    pub outer: Layer,
+    /// The target's own domain: what the kernel may grant whole.
+    pub inner: Layer,
+    /// There is a broker.
+    pub broker: bool,
+    /// Reads are restricted.
+    pub reads: bool,
+    /// The network is fenced.
+    pub network: bool,
+    /// Unix sockets are fenced.
+    pub unix_sockets: bool,
+    /// Subtrees that the kernel lets the target write.
+    pub kernel_write: Vec<String>,
+    /// Subtrees that the kernel lets the target read.
+    pub kernel_read: Vec<String>,
+    /// What no mechanism of this host holds.
+    pub shortfalls: Vec<Shortfall>,
+}
+
+/// Makes the plan. `temporary` is the run's private temporary directory.
+pub fn plan(
+    mut policy: ResolvedPolicy,
+    temporary: Option<&str>,
+    view: &dyn FsView,
+    host: HostSupport,
+) -> Plan {
+    if let Some(path) = temporary {
+        let rule = |access| Rule {
+            access,
+            effect: Effect::Allow,
+            always: false,
+            pattern: Pattern::Subtree(path.to_owned()),
+            text: "the run's temporary directory".to_owned(),
+            origin: Origin::built_in("TMPDIR"),
+        };
+        policy.rules.extend([rule(Access::Write), rule(Access::Read)]);
+    }
+    let decider = Decider::new(&policy);
+    let reads = policy.restricts_reading();
+    let network = !policy.network.allow_network;
+    let unix_sockets = !policy.network.allow_all_unix_sockets.as_ref().is_some_and(|l| l.value);
+    let mut budget = CARVE_BUDGET;
+    let mut carve = |access| {
+        // A denied file with a second name may stand anywhere: the broker knows it by its inode.
+        if policy.linked.iter().any(|linked| linked.access == access) {
+            return Vec::new();
+        }
+        decider.carve(view, access, &mut budget)
+    };
+    let kernel_write = carve(Access::Write);
+    let kernel_read = if reads { carve(Access::Read) } else { vec!["/".to_owned()] };
+    let broker = !host.nested;
+    let executing = reads && holds_execution(&decider, &kernel_read, view);
+    let inner = Layer {
+        writing: true,
+        // The broker cuts files itself. Where there is none, Landlock has to see to it.
+        truncating: !broker && host.landlock_abi >= TRUNCATE_ABI,
+        reading: reads,
+        executing,
+        network,
+        scoped: true,
+        grants: grants(reads, &kernel_read, &kernel_write),
+    };
+    let outer = Layer {
+        writing: true,
+        scoped: true,
+        grants: roots(&policy, temporary, view),
+        ..Layer::default()
+    };
+    let shortfalls = lines::shortfalls(&policy, host);
+    Plan {
+        policy,
+        decider,
+        outer,
+        inner,
+        broker,
+        reads,
+        network,
+        unix_sockets,
+        kernel_write,
+        kernel_read,
+        shortfalls,
+    }
+}
+
+impl Plan {
+    /// For every line of the policy, who holds it.
+    pub fn lines(&self) -> Vec<Line> {
+        lines::lines(self)
+    }
+}
+
+fn grants(reads: bool, read: &[String], write: &[String]) -> Vec<Grant> {
+    let mut grants: Vec<Grant> = write
+        .iter()
+        .map(|path| Grant { path: path.clone(), read: false, write: true, names: false })
+        .collect();
+    if reads {
+        for path in read {
+            match grants.iter_mut().find(|grant| grant.path == *path) {
+                Some(grant) => grant.read = true,
+                None => grants.push(Grant { path: path.clone(), read: true, write: false, names: false }),
+            }
+        }
+    }
+    grants
+}
+
+/// Whether Landlock can hold execution as well: it can where every executable that the policy lets
+/// run is in a subtree granted whole. Where files may come to be next to a denied one (in a directory
+/// that the run may write, or one too large to list), they could not be executed any more.
+fn holds_execution(decider: &Decider, granted: &[String], view: &dyn FsView) -> bool {
+    let denies = |rule: &&Rule| rule.access == Access::Read && rule.effect == Effect::Deny;
+    decider.rules().iter().filter(denies).all(|rule| {
+        let Pattern::Subtree(path) = &rule.pattern else { return false };
+        ancestors(path).all(|directory| {
+            let bytes = directory.as_bytes();
+            !decider.decide(Access::Read, bytes).is_allowed()
+                || granted.iter().any(|grant| within(directory, grant))
+                || (!decider.decide(Access::Write, bytes).is_allowed()
+                    && view.list(directory, crate::policy::carve::MAX_ENTRIES).is_some())
+        })
+    })
+}
+
+/// The proper ancestors of `path`, nearest first, `/` last.
+fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    path.rmatch_indices('/')
+        .map(|(at, _)| if at == 0 { "/" } else { &path[..at] })
+        .filter(move |ancestor| *ancestor != path)
+}
+
+fn within(path: &str, top: &str) -> bool {
+    top == "/" || path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Where the broker may have to write for the target: each root of the policy, and around those that
+/// are a name in somebody else's directory, that directory.
+///
+/// This bounds what a mistake of the broker could do, no more: what is allowed within, the broker
+/// decides and [`Layer`] `inner` holds.
+fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) -> Vec<Grant> {
+    let mut roots: Vec<Grant> = Vec::new();
+    let mut add = |path: &str, write: bool| {
+        match roots.iter_mut().find(|grant| grant.path == path) {
+            Some(grant) if write => *grant = root(path, true),
+            Some(_) => {}
+            None => roots.push(root(path, write)),
+        };
+    };
+    for rule in &policy.rules {
+        if rule.access != Access::Write || rule.effect != Effect::Allow {
+            continue;
+        }
+        let path = match &rule.pattern {
+            Pattern::Subtree(path) | Pattern::Name(path) => path.as_str(),
+            Pattern::Glob(glob) => glob.anchor(),
+        };
+        if rule.origin.is_built_in() && temporary != Some(path) {
+            // Devices are opened, never made or removed.
+            add(path, true);
+            continue;
+        }
+        match view.kind(path) {
+            Kind::Dir => {
+                add(path, true);
+                if let Some(parent) = ancestors(path).next() {
+                    add(parent, false);
+                }
+            }
+            // A file is replaced by renaming another one over it, and what is missing is made.
+            _ => {
+                let home = ancestors(path).find(|ancestor| view.kind(ancestor) == Kind::Dir);
+                add(path, true);
+                add(home.unwrap_or("/"), true);
+            }
+        }
+    }
+    add("/dev/shm", true);
+    roots
+}
+
+fn root(path: &str, write: bool) -> Grant {
+    Grant { path: path.to_owned(), read: false, write, names: !write }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+include versions.mk
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+OUT := $(TARGET)/$(HOST)/release
+BIN := $(OUT)/landstrip
+SHARE := $(TARGET)/share
+
+# One static file starts faster than one that needs the dynamic linker. A target has to be named
+# for that, else proc macros would be built static too, which cannot be loaded.
+ifneq (,$(findstring linux-gnu,$(HOST)))
+STATIC := -C target-feature=+crt-static
+endif
+
+.PHONY: help run build check test bench man schema install
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+
+run: build ## Set up, and show the main job on a real crate
+	@tools/demo.sh $(BIN)
+
+build: ## Build the release binary, and its second name beside it
+	@tools/deps.sh $(BUILD_PACKAGES)
+	RUSTFLAGS="$${RUSTFLAGS:-} $(STATIC)" cargo build --locked --release --target $(HOST)
+	@ln -sf landstrip $(OUT)/landstrip-oci
+	@echo $(BIN)
+
+check: ## Check format, lints, documentation, licences and sources
+	@tools/deps.sh $(BUILD_PACKAGES)
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+	@tools/deny.sh $(CARGO_DENY_VERSION) check licenses bans sources
+
+test: ## Set up, and run every test (as root: again as an ordinary user)
+	@tools/deps.sh $(TEST_PACKAGES)
+	@tools/test.sh
+
+bench: build ## Compare speed with no sandbox and with bubblewrap
+	@tools/deps.sh $(BENCH_PACKAGES)
+	LANDSTRIP=$(abspath $(BIN)) cargo bench --locked
+
+man: build ## Write the manual page and the shell completions
+	@mkdir -p $(SHARE)
+	@$(BIN) man > $(SHARE)/landstrip.1
+	@for shell in bash fish zsh; do $(BIN) completions $$shell > $(SHARE)/landstrip.$$shell; done
+	@ls $(SHARE)/landstrip.*
+
+schema: build ## Write the JSON Schemas of policies and traps
+	@mkdir -p $(SHARE)
+	@for name in policy trap; do $(BIN) policy schema $$name > $(SHARE)/$$name.schema.json; done
+	@ls $(SHARE)/*.schema.json
+
+install: man schema ## Install below PREFIX (/usr/local), within DESTDIR
+	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/landstrip
+	ln -sf landstrip $(DESTDIR)$(PREFIX)/bin/landstrip-oci
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(SHARE)/landstrip.1
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/landstrip $(SHARE)/*.schema.json
+	install -D -m 644 $(SHARE)/landstrip.bash \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/landstrip
+	install -D -m 644 $(SHARE)/landstrip.fish \
+	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/landstrip.fish
+	install -D -m 644 $(SHARE)/landstrip.zsh \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_landstrip

@@ -1,0 +1,333 @@
+//! The command line as typed. Doc comments here are the help text.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, value_parser};
+
+/// Run a command, or an OCI container, under a sandbox policy.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = false, after_help = EXIT_CODES)]
+#[command(disable_help_subcommand = true)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: the program's own; 128+N when signal N ended it; 127 when it was not found and 126
+when it could not be executed; 1 for any other failure; 2 for a command line that is wrong.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a program under a policy
+    Run(RunArgs),
+    /// Look into policies
+    #[command(subcommand, arg_required_else_help = false)]
+    Policy(PolicyCommand),
+    /// Print the OCI config.json that `run` would launch
+    Spec(SpecArgs),
+    /// Say whether a policy allows a path or a host, and which rule decides
+    Why(WhyArgs),
+    /// Try out what this host can enforce
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page
+    #[command(hide = true)]
+    Man,
+    /// Manage restricted-user execution (Windows only)
+    #[command(subcommand, arg_required_else_help = false)]
+    Windows(WindowsCommand),
+}
+
+/// Commands that look into policies.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Check that policies are well-formed and mean something on this platform
+    Validate(InspectArgs),
+    /// Print the merged policy with its paths resolved, and where each rule comes from
+    Resolve(InspectArgs),
+    /// Print which mechanism of this host holds each line of the policy
+    Plan(PlanArgs),
+    /// Print the JSON Schema of policies, or of traps
+    Schema(SchemaArgs),
+    /// List the policies that ship with the program
+    List(ListArgs),
+}
+
+/// Management of restricted-user execution.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum WindowsCommand {
+    /// Provision and activate restricted-user execution
+    Install,
+    /// Report the active implementation and its health
+    Status,
+    /// Return to AppContainer
+    Uninstall,
+}
+
+/// Which policies, and where their relative paths start.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct PolicyArgs {
+    /// Policy to apply; repeat to merge several in order. `-` is standard input, @NAME a policy
+    /// that ships with the program. Without any, nothing may be written and there is no network
+    #[arg(short = 'p', long = "policy", value_name = "FILE")]
+    pub policies: Vec<OsString>,
+
+    /// Format of the policies given (default: by file name, else json)
+    #[arg(long, value_name = "FORMAT")]
+    pub policy_format: Option<PolicyFormat>,
+
+    /// Directory to start in; relative paths in policies start here too (default: the current one)
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+}
+
+/// `run`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct RunArgs {
+    /// The policies.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+
+    /// Open file descriptor that receives traps as they happen, as JSON lines
+    #[cfg(unix)]
+    #[arg(long, value_name = "FD", value_parser = value_parser!(i32).range(3..))]
+    pub trap_fd: Option<i32>,
+
+    /// Open file descriptors, besides 0 to 2, that the program keeps
+    #[cfg(unix)]
+    #[arg(long, value_name = "FD", value_delimiter = ',', value_parser = value_parser!(i32).range(3..))]
+    pub inherit: Vec<i32>,
+
+    /// Shortfalls to accept: what this host cannot enforce, by the names that `policy plan` prints
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub accept: Vec<String>,
+
+    /// Seconds that a query waits for its answer before the operation is denied
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub query_timeout: u32,
+
+    /// OCI bundle to run: a directory that holds a config.json
+    #[arg(value_name = "BUNDLE")]
+    pub bundle: Option<PathBuf>,
+
+    /// Program to run, and its arguments
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+/// `policy validate` and `policy resolve`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct InspectArgs {
+    /// The policies.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+
+    /// Include the policy attached to this program's file
+    #[arg(long, value_name = "PROGRAM")]
+    pub tool: Option<OsString>,
+
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `policy plan`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct PlanArgs {
+    /// The policies and how to print.
+    #[command(flatten)]
+    pub inspect: InspectArgs,
+
+    /// Shortfalls to accept, by name
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub accept: Vec<String>,
+}
+
+/// `policy schema`.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct SchemaArgs {
+    /// Which schema
+    #[arg(value_enum, default_value_t = SchemaName::Policy)]
+    pub name: SchemaName,
+}
+
+/// `policy list`.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct ListArgs {
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `spec`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct SpecArgs {
+    /// The policies.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+
+    /// Shortfalls to accept, by name
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub accept: Vec<String>,
+
+    /// Program to run, and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+/// `why`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct WhyArgs {
+    /// The policies and how to print.
+    #[command(flatten)]
+    pub inspect: InspectArgs,
+
+    /// What TARGET is (default: a path if it holds a `/`, starts with `.` or `~`, or exists)
+    #[arg(long = "as", value_name = "KIND")]
+    pub kind: Option<TargetKind>,
+
+    /// Path, host, or host:port
+    #[arg(value_name = "PATH|HOST")]
+    pub target: OsString,
+}
+
+/// `doctor`.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct DoctorArgs {
+    /// How to print.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `completions`.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct CompletionsArgs {
+    /// Shell that will read the script
+    pub shell: clap_complete::Shell,
+}
+
+/// How a command prints its document.
+#[derive(Clone, Copy, Debug, Default, ClapArgs)]
+pub struct OutputArgs {
+    /// Format of the output (default: text on a terminal, else json)
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<OutputFormat>,
+}
+
+/// A format of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// One JSON document.
+    Json,
+    /// Text for a person.
+    Text,
+}
+
+/// A format of policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyFormat {
+    /// JSON, RFC 8259.
+    Json,
+    /// YAML 1.2.
+    Yaml,
+}
+
+/// A schema that ships with the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchemaName {
+    /// Of policies.
+    Policy,
+    /// Of traps.
+    Trap,
+}
+
+/// What the argument of `why` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TargetKind {
+    /// A path.
+    Path,
+    /// A host, or host:port.
+    Host,
+}
+
+impl RunArgs {
+    /// What to run: exactly one of a bundle and a program.
+    ///
+    /// # Errors
+    ///
+    /// Returns the message of a usage error when neither or both are given.
+    pub fn what(&self) -> Result<What<'_>, String> {
+        match (&self.bundle, self.command.split_first()) {
+            (None, Some((program, args))) => Ok(What::Program { program, args }),
+            (Some(bundle), None) => Ok(What::Bundle(bundle)),
+            (None, None) => Err("nothing to run: end the line with `-- PROGRAM [ARGS...]`".into()),
+            (Some(bundle), Some(_)) => Err(format!(
+                "unexpected argument '{}': a bundle and a program exclude each other",
+                bundle.display()
+            )),
+        }
+    }
+}
+
+/// What `run` runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What<'a> {
+    /// A program and its arguments, as looked up in `PATH`.
+    Program {
+        /// The program as typed.
+        program: &'a OsString,
+        /// Its arguments, without the program itself.
+        args: &'a [OsString],
+    },
+    /// A directory that holds a config.json.
+    Bundle(&'a PathBuf),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn run(line: &[&str]) -> RunArgs {
+        match Args::try_parse_from([&["landstrip"], line].concat()).unwrap().command {
+            Command::Run(run) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_tree_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn run_takes_a_program_after_the_dashes() {
+        let args = run(&["run", "-p", "a", "-p", "-", "--", "ls", "-p", "--", "x"]);
+        assert_eq!(args.policy.policies, ["a", "-"]);
+        let rest = ["-p".into(), "--".into(), "x".into()];
+        assert_eq!(args.what(), Ok(What::Program { program: &"ls".into(), args: &rest }));
+    }
+
+    #[test]
+    fn run_takes_a_bundle_or_a_program() {
+        assert_eq!(run(&["run", "dir/"]).what(), Ok(What::Bundle(&"dir/".into())));
+        assert!(run(&["run"]).what().is_err());
+        assert!(run(&["run", "dir/", "--", "ls"]).what().is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn lists_split_at_commas_and_descriptors_start_at_3() {
+        let args = run(&["run", "--inherit", "3,4", "--accept", "a,b", "--", "ls"]);
+        assert_eq!((args.inherit, args.accept), (vec![3, 4], vec!["a".into(), "b".into()]));
+        for line in [["--trap-fd", "2"], ["--trap-fd", "-1"], ["--inherit", "0"]] {
+            let line = [&["landstrip", "run"], &line[..], &["--", "ls"]].concat();
+            assert!(Args::try_parse_from(&line).is_err(), "{line:?}");
+        }
+    }
+}

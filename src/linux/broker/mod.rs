@@ -1,0 +1,306 @@
+//! The broker: answers the target's notified system calls.
+//!
+//! It decides with [`Decider`] on pinned objects and then either does the operation itself, with the
+//! target's rights, or lets the kernel run it. It continues a call only where that is safe whatever
+//! the target's memory holds by then: the decision was on register values, or Landlock holds the same
+//! decision on the kernel's second look. See SECURITY.md, "The broker".
+
+mod attributes;
+mod held;
+mod identity;
+mod ipc;
+mod names;
+mod network;
+mod open;
+mod pool;
+mod report;
+mod resolve;
+mod task;
+
+use super::sys::{Errno, seccomp};
+use crate::policy::{Access, Decider, Rule, Verdict};
+use held::Held;
+pub use pool::serve;
+pub use report::Reporter;
+pub use task::ALWAYS;
+use resolve::fd_name;
+use rustix::fs::{Mode, OFlags};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use task::Task;
+
+/// What a call comes to.
+enum Answer {
+    /// The kernel runs it.
+    Continue,
+    /// It returns this value.
+    Value(i64),
+    /// It fails.
+    Error(Errno),
+    /// It returns this descriptor, close-on-exec or not.
+    Descriptor(OwnedFd, bool),
+}
+
+impl From<Result<Answer, Errno>> for Answer {
+    fn from(result: Result<Answer, Errno>) -> Answer {
+        result.unwrap_or_else(Answer::Error)
+    }
+}
+
+impl From<Result<(), Errno>> for Answer {
+    fn from(result: Result<(), Errno>) -> Answer {
+        match result {
+            Ok(()) => Answer::Value(0),
+            Err(errno) => Answer::Error(errno),
+        }
+    }
+}
+
+/// What the broker works from; fixed before the target starts.
+pub struct Config {
+    /// The policy's one meaning.
+    pub decider: Decider,
+    /// Subtrees in which Landlock lets the target write by itself.
+    pub kernel_write: Vec<String>,
+    /// The same for reading; `/` while reads are unrestricted.
+    pub kernel_read: Vec<String>,
+    /// Whether reads are restricted.
+    pub reads: bool,
+    /// Whether the network is fenced.
+    pub network: bool,
+    /// Whether pathname sockets are fenced.
+    pub unix_sockets: bool,
+    /// Denied files with more than one name, by device and inode.
+    pub linked: Vec<(u64, u64, Access, Rule)>,
+    /// Inherited descriptors by device and inode: what Landlock grants on them.
+    pub inherited: Vec<(u64, u64, Access)>,
+    /// The file mode creation mask that the target starts with.
+    pub umask: u32,
+    /// Capabilities that the target keeps, as a bit mask.
+    pub capabilities: u64,
+    /// Where denials go.
+    pub reporter: Reporter,
+}
+
+/// The broker of one run.
+pub struct Broker {
+    listener: OnceLock<OwnedFd>,
+    decider: Decider,
+    kernel_write: Held,
+    kernel_read: Held,
+    reads: bool,
+    network: bool,
+    unix_sockets: bool,
+    linked: HashMap<(u64, u64, Access), Rule>,
+    inherited: Vec<(u64, u64, Access)>,
+    /// The root directory.
+    root: OwnedFd,
+    /// `/proc`.
+    proc: OwnedFd,
+    /// `/proc/self/fd`, where our own descriptors can be opened again.
+    own_fds: OwnedFd,
+    umask: u32,
+    umask_changed: AtomicBool,
+    identity_changed: AtomicBool,
+    /// Some task entered a Landlock domain of its own.
+    nested: AtomicBool,
+    /// Seccomp filters on the target, looked up when first asked for.
+    filters: OnceLock<u32>,
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+    /// Capabilities of the workers.
+    own_capabilities: u64,
+    memory: ipc::Objects,
+    sockets: network::Bound,
+    pool: pool::Pool,
+    reporter: Reporter,
+}
+
+impl Broker {
+    /// Prepares a broker; it serves once it has a listener, see [`serve`].
+    ///
+    /// # Errors
+    ///
+    /// As open(2) on `/` and `/proc`.
+    pub fn new(config: Config) -> Result<Broker, Errno> {
+        let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = |path| rustix::fs::open(path, directory, Mode::empty());
+        let linked = config.linked.into_iter().map(|(dev, ino, access, rule)| ((dev, ino, access), rule));
+        Ok(Broker {
+            listener: OnceLock::new(),
+            decider: config.decider,
+            kernel_write: Held::new(&config.kernel_write),
+            kernel_read: Held::new(&config.kernel_read),
+            reads: config.reads,
+            network: config.network,
+            unix_sockets: config.unix_sockets,
+            linked: linked.collect(),
+            inherited: config.inherited,
+            root: open("/")?,
+            proc: open("/proc")?,
+            own_fds: open("/proc/self/fd")?,
+            umask: config.umask,
+            umask_changed: AtomicBool::new(false),
+            identity_changed: AtomicBool::new(false),
+            nested: AtomicBool::new(false),
+            filters: OnceLock::new(),
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            groups: rustix::process::getgroups()?.iter().map(|group| group.as_raw()).collect(),
+            own_capabilities: config.capabilities,
+            memory: ipc::Objects::default(),
+            sockets: network::Bound::default(),
+            pool: pool::Pool::default(),
+            reporter: config.reporter,
+        })
+    }
+
+    /// Where denials went.
+    pub fn reporter(&self) -> &Reporter {
+        &self.reporter
+    }
+
+    /// Removes what the run left in `/dev/shm` and of System V objects.
+    pub fn clean_up(&self) {
+        self.memory.remove_all();
+    }
+
+    fn listener(&self) -> BorrowedFd<'_> {
+        self.listener.get().expect("a worker starts with the listener").as_fd()
+    }
+
+    fn still_valid(&self, id: u64) -> bool {
+        seccomp::id_valid(self.listener(), id)
+    }
+
+    fn umask_changed(&self) -> bool {
+        self.umask_changed.load(Ordering::Acquire) || self.identity_changed()
+    }
+
+    fn identity_changed(&self) -> bool {
+        self.identity_changed.load(Ordering::Acquire)
+    }
+
+    /// The user that this thread now acts as on files.
+    fn acting_uid(&self) -> u32 {
+        if self.identity_changed() { identity::fs_uid() } else { self.uid }
+    }
+
+    /// The path of one of our descriptors.
+    fn path_of(&self, fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+        let buffer = Vec::with_capacity(256);
+        Ok(rustix::fs::readlinkat(&self.own_fds, fd_name(fd), buffer)?.into_bytes())
+    }
+
+    /// Opens one of our `O_PATH` descriptors for real.
+    fn reopen(&self, fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+        // A terminal must not become the launcher's; descriptors must not leak.
+        let flags = flags - (OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW);
+        let flags = flags | OFlags::NOCTTY | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.own_fds, fd_name(fd), flags, Mode::empty())
+    }
+
+    fn on_procfs(&self, fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+        Ok(rustix::fs::fstatfs(fd)?.f_type == rustix::fs::PROC_SUPER_MAGIC)
+    }
+
+    /// Whether Landlock alone lets the target have `access` to the object at `path`, and to names in
+    /// it if it is a directory.
+    fn kernel_holds(&self, access: Access, path: &[u8]) -> bool {
+        match access {
+            Access::Read => !self.reads || self.kernel_read.covers(path),
+            Access::Write => self.kernel_write.covers(path),
+        }
+    }
+
+    fn decide(&self, access: Access, path: &[u8]) -> Verdict<'_> {
+        if access == Access::Read && !self.reads {
+            return Verdict::Allow(None);
+        }
+        self.decider.decide(access, path)
+    }
+}
+
+/// Answers one call. Every notified number has its line here.
+fn handle(task: &Task<'_>) -> Answer {
+    use libc as c;
+    let number = task.call.nr();
+    #[cfg(target_arch = "x86_64")]
+    {
+        let old = match number {
+            c::SYS_open => Some(task.open(c::AT_FDCWD, 0, task.int(1), task.call.arg(2))),
+            c::SYS_creat => Some(task.open(
+                c::AT_FDCWD,
+                0,
+                c::O_CREAT | c::O_WRONLY | c::O_TRUNC,
+                task.call.arg(1),
+            )),
+            c::SYS_mkdir => Some(task.mkdir(c::AT_FDCWD, 0, task.call.arg(1))),
+            c::SYS_mknod => Some(task.mknod(c::AT_FDCWD, 0, task.call.arg(1), task.call.arg(2))),
+            c::SYS_unlink => Some(task.unlink(c::AT_FDCWD, 0, 0)),
+            c::SYS_rmdir => Some(task.unlink(c::AT_FDCWD, 0, c::AT_REMOVEDIR)),
+            c::SYS_rename => Some(task.rename((c::AT_FDCWD, 0), (c::AT_FDCWD, 1), 0)),
+            c::SYS_renameat => Some(task.rename((task.int(0), 1), (task.int(2), 3), 0)),
+            c::SYS_link => Some(task.link((c::AT_FDCWD, 0), (c::AT_FDCWD, 1), 0)),
+            c::SYS_symlink => Some(task.symlink(0, c::AT_FDCWD, 1)),
+            c::SYS_chmod => Some(task.chmod(c::AT_FDCWD, 0, task.call.arg(1), 0)),
+            c::SYS_chown => Some(task.chown(c::AT_FDCWD, 0, 1, 0)),
+            c::SYS_lchown => Some(task.chown(c::AT_FDCWD, 0, 1, c::AT_SYMLINK_NOFOLLOW)),
+            c::SYS_utime => Some(task.utime()),
+            c::SYS_utimes => Some(task.utimes(c::AT_FDCWD, 0, 1)),
+            c::SYS_futimesat => Some(task.utimes(task.int(0), 1, 2)),
+            _ => None,
+        };
+        if let Some(answer) = old {
+            return answer.into();
+        }
+    }
+    match number {
+        c::SYS_openat => task.open(task.int(0), 1, task.int(2), task.call.arg(3)),
+        c::SYS_openat2 => task.openat2(),
+        c::SYS_execve => task.execute(c::AT_FDCWD, 0, 0),
+        c::SYS_execveat => task.execute(task.int(0), 1, task.int(4)),
+        c::SYS_mkdirat => task.mkdir(task.int(0), 1, task.call.arg(2)),
+        c::SYS_mknodat => task.mknod(task.int(0), 1, task.call.arg(2), task.call.arg(3)),
+        c::SYS_unlinkat => task.unlink(task.int(0), 1, task.int(2)),
+        c::SYS_renameat2 => task.rename((task.int(0), 1), (task.int(2), 3), task.call.arg(4) as u32),
+        c::SYS_linkat => task.link((task.int(0), 1), (task.int(2), 3), task.int(4)),
+        c::SYS_symlinkat => task.symlink(0, task.int(1), 2),
+        c::SYS_truncate => task.truncate(),
+        c::SYS_fchmod => task.fchmod(),
+        c::SYS_fchmodat => task.chmod(task.int(0), 1, task.call.arg(2), 0),
+        c::SYS_fchmodat2 => task.chmod(task.int(0), 1, task.call.arg(2), task.int(3)),
+        c::SYS_fchown => task.fchown(),
+        c::SYS_fchownat => task.chown(task.int(0), 1, 2, task.int(4)),
+        c::SYS_utimensat => task.utimensat(),
+        c::SYS_setxattr => task.set_xattr(true),
+        c::SYS_lsetxattr => task.set_xattr(false),
+        c::SYS_fsetxattr => task.fset_xattr(),
+        c::SYS_removexattr => task.remove_xattr(true),
+        c::SYS_lremovexattr => task.remove_xattr(false),
+        c::SYS_fremovexattr => task.fremove_xattr(),
+        super::sys::nr::SETXATTRAT => task.set_xattr_at(),
+        super::sys::nr::REMOVEXATTRAT => task.remove_xattr_at(),
+        c::SYS_umask => Ok(task.umask()),
+        c::SYS_setuid | c::SYS_setgid | c::SYS_setreuid | c::SYS_setregid | c::SYS_setresuid
+        | c::SYS_setresgid | c::SYS_setgroups | c::SYS_setfsuid | c::SYS_setfsgid | c::SYS_capset => {
+            Ok(task.identity())
+        }
+        c::SYS_landlock_create_ruleset => task.create_ruleset(),
+        c::SYS_landlock_restrict_self => task.restrict_self(),
+        c::SYS_shmget | c::SYS_semget | c::SYS_msgget => task.ipc_get(),
+        c::SYS_shmat | c::SYS_shmctl | c::SYS_semop | c::SYS_semtimedop | c::SYS_semctl
+        | c::SYS_msgsnd | c::SYS_msgrcv | c::SYS_msgctl => task.ipc_use(),
+        c::SYS_mq_open | c::SYS_mq_unlink => task.message_queue(),
+        c::SYS_socket | c::SYS_socketpair => task.socket(),
+        c::SYS_connect => task.connect(),
+        c::SYS_bind => task.bind(),
+        c::SYS_listen => task.listen(),
+        // A filter that notifies what nobody answers is a bug; fail closed.
+        _ => Err(Errno::PERM),
+    }
+    .into()
+}

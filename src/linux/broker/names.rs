@@ -1,0 +1,340 @@
+//! Calls that make, remove and move names.
+
+use super::report::Refusal;
+use super::resolve::{Last, Object, Spot, file_type};
+use super::task::Task;
+use super::{Answer, Errno};
+use crate::policy::{Access, Rule};
+use crate::trap::Reason;
+use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, ResolveFlags};
+
+/// A directory argument and the index of the path argument that goes with it.
+type Place = (i32, usize);
+
+/// A final name and the path as the target wrote it.
+struct Name {
+    spot: Spot,
+    requested: Vec<u8>,
+    path: Vec<u8>,
+}
+
+impl Task<'_> {
+    /// Resolves a path whose last component is about to be made; `.`, `..` and `/` exist already.
+    fn new_name(&self, (dirfd, path): Place) -> Result<Name, Errno> {
+        self.name((dirfd, path), Errno::EXIST, Errno::EXIST, Errno::EXIST)
+    }
+
+    fn name(
+        &self,
+        (dirfd, path): Place,
+        dot: Errno,
+        dot_dot: Errno,
+        root: Errno,
+    ) -> Result<Name, Errno> {
+        let requested = self.path(path)?;
+        match self.spot(dirfd, &requested, ResolveFlags::empty())? {
+            Last::Spot(spot) => Ok(Name { path: spot.path(), spot, requested }),
+            Last::Dot => Err(dot),
+            Last::DotDot => Err(dot_dot),
+            Last::Root => Err(root),
+        }
+    }
+
+    /// The refusal of writing the name, if it is refused.
+    fn refused<'a>(&'a self, name: &'a Name) -> Option<Refusal<'a>> {
+        let verdict = self.broker.decide(Access::Write, &name.path);
+        Refusal::of(&verdict, Access::Write, &name.path, &name.requested)
+    }
+
+    /// Refuses to make a name, unless it exists: the kernel says so first.
+    fn deny_new(&self, name: &Name, refusal: Refusal<'_>) -> Result<Answer, Errno> {
+        match name.spot.stat() {
+            Ok(_) => Err(Errno::EXIST),
+            Err(Errno::NOENT) => Ok(self.refuse(refusal)),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Whether Landlock lets the target make and remove names there by itself.
+    fn kernel_names(&self, spot: &Spot) -> bool {
+        self.broker.kernel_holds(Access::Write, &spot.dir_path)
+    }
+
+    fn assume_creator(&self) -> Result<(), Errno> {
+        self.assume_umask()?;
+        self.assume_identity()
+    }
+
+    /// mkdir(2) and mkdirat(2).
+    pub(super) fn mkdir(&self, dirfd: i32, path: usize, mode: u64) -> Result<Answer, Errno> {
+        let name = self.new_name((dirfd, path))?;
+        if let Some(refusal) = self.refused(&name) {
+            return self.deny_new(&name, refusal);
+        }
+        if self.kernel_names(&name.spot) {
+            return Ok(Answer::Continue);
+        }
+        self.assume_creator()?;
+        let mode = Mode::from_raw_mode(mode as u32 & 0o1777);
+        Ok(rustix::fs::mkdirat(&name.spot.dir, name.spot.name.as_slice(), mode).into())
+    }
+
+    /// mknod(2) and mknodat(2). Device nodes are never made.
+    pub(super) fn mknod(
+        &self,
+        dirfd: i32,
+        path: usize,
+        mode: u64,
+        device: u64,
+    ) -> Result<Answer, Errno> {
+        let name = self.new_name((dirfd, path))?;
+        if let Some(refusal) = self.refused(&name) {
+            return self.deny_new(&name, refusal);
+        }
+        let kind = match mode as u32 & libc::S_IFMT {
+            0 => FileType::RegularFile,
+            kind => FileType::from_raw_mode(kind),
+        };
+        if mode & 0o6000 != 0 {
+            return Ok(self.refuse_setid(&name.requested));
+        }
+        match kind {
+            FileType::RegularFile | FileType::Fifo | FileType::Socket => {}
+            FileType::CharacterDevice | FileType::BlockDevice => {
+                if name.spot.stat().is_ok() {
+                    return Err(Errno::EXIST);
+                }
+                let mut refusal = Refusal::new(Access::Write, &name.path, &name.requested, None);
+                refusal.message = Some("device nodes cannot be made".to_owned());
+                return Ok(self.refuse_with(refusal, Errno::PERM));
+            }
+            // As mknod(2) says of directories and of types that do not exist.
+            FileType::Directory => return Err(Errno::PERM),
+            _ => return Err(Errno::INVAL),
+        }
+        if self.kernel_names(&name.spot) {
+            return Ok(Answer::Continue);
+        }
+        self.assume_creator()?;
+        let mode = Mode::from_raw_mode(mode as u32 & 0o1777);
+        Ok(rustix::fs::mknodat(&name.spot.dir, name.spot.name.as_slice(), kind, mode, device).into())
+    }
+
+    /// symlink(2) and symlinkat(2).
+    pub(super) fn symlink(&self, text: usize, dirfd: i32, path: usize) -> Result<Answer, Errno> {
+        let text = self.path(text)?;
+        if text.is_empty() {
+            return Err(Errno::NOENT);
+        }
+        let name = self.new_name((dirfd, path))?;
+        if let Some(refusal) = self.refused(&name) {
+            return self.deny_new(&name, refusal);
+        }
+        if let Some(rule) = self.broker.decider.link_name(&name.path) {
+            let refusal = guarded(&name, rule, "a link here would stand for what the rule denies");
+            return self.deny_new(&name, refusal);
+        }
+        if self.kernel_names(&name.spot) {
+            return Ok(Answer::Continue);
+        }
+        self.assume_creator()?;
+        Ok(rustix::fs::symlinkat(text.as_slice(), &name.spot.dir, name.spot.name.as_slice()).into())
+    }
+
+    /// link(2) and linkat(2). A new name must not open what the old one does not: the object has to be
+    /// writable, and readable, by the name that it has.
+    pub(super) fn link(&self, old: Place, new: Place, flags: i32) -> Result<Answer, Errno> {
+        if flags & !(libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH) != 0 {
+            return Err(Errno::INVAL);
+        }
+        let requested = self.path(old.1)?;
+        let object = if requested.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
+            self.object_of(old.0)?
+        } else {
+            let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
+            self.object(old.0, &requested, follow, ResolveFlags::empty())?
+        };
+        let name = self.new_name(new)?;
+        let broker = self.broker;
+        let shared_memory = {
+            let verdict = broker.decide(Access::Write, &name.path);
+            broker.memory.may_create(&name.spot.dir_path, &verdict)
+                && broker.memory.owns_file(&rustix::fs::fstat(&object.fd)?)
+        };
+        if !shared_memory {
+            if let Some(refusal) = self.refused(&name) {
+                return self.deny_new(&name, refusal);
+            }
+            if !object.is_anonymous()
+                && let Some(refusal) = self.object_refused(&object, &requested)?
+            {
+                return self.deny_new(&name, refusal);
+            }
+            // Landlock wants the right to move names in the directories on both sides.
+            let held = broker.kernel_holds(Access::Write, parent(&object.path));
+            if held && self.kernel_names(&name.spot) && !object.is_anonymous() {
+                return Ok(Answer::Continue);
+            }
+        }
+        self.assume_identity()?;
+        let from = super::resolve::fd_name(std::os::fd::AsFd::as_fd(&object.fd));
+        let to = name.spot.name.as_slice();
+        let done =
+            rustix::fs::linkat(&broker.own_fds, from, &name.spot.dir, to, AtFlags::SYMLINK_FOLLOW);
+        Ok(done.into())
+    }
+
+    /// The refusal of giving the object another name, if it is refused.
+    fn object_refused<'a>(
+        &'a self,
+        object: &'a Object,
+        requested: &'a [u8],
+    ) -> Result<Option<Refusal<'a>>, Errno> {
+        for access in [Access::Write, Access::Read] {
+            let path = object.named()?;
+            let verdict = self.broker.decide(access, path);
+            if let Some(refusal) = Refusal::of(&verdict, access, path, requested) {
+                return Ok(Some(refusal));
+            }
+            if let Some(rule) = self.linked(object, access)? {
+                return Ok(Some(Refusal::new(access, path, requested, Some(rule))));
+            }
+        }
+        Ok(None)
+    }
+
+    /// unlink(2), rmdir(2) and unlinkat(2).
+    pub(super) fn unlink(&self, dirfd: i32, path: usize, flags: i32) -> Result<Answer, Errno> {
+        if flags & !libc::AT_REMOVEDIR != 0 {
+            return Err(Errno::INVAL);
+        }
+        let directory = flags & libc::AT_REMOVEDIR != 0;
+        let name = if directory {
+            self.name((dirfd, path), Errno::INVAL, Errno::NOTEMPTY, Errno::BUSY)?
+        } else {
+            self.name((dirfd, path), Errno::ISDIR, Errno::ISDIR, Errno::ISDIR)?
+        };
+        if let Some(refusal) = self.refused(&name) {
+            let stat = name.spot.stat()?;
+            let is_directory = file_type(&stat) == FileType::Directory;
+            match (directory, is_directory) {
+                (true, false) => return Err(Errno::NOTDIR),
+                (false, true) => return Err(Errno::ISDIR),
+                _ => {}
+            }
+            if !self.broker.memory.owns_file(&stat) {
+                return Ok(self.refuse(refusal));
+            }
+        } else if self.kernel_names(&name.spot) {
+            return Ok(Answer::Continue);
+        }
+        self.assume_identity()?;
+        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        Ok(rustix::fs::unlinkat(&name.spot.dir, name.spot.name.as_slice(), flags).into())
+    }
+
+    /// rename(2), renameat(2) and renameat2(2).
+    pub(super) fn rename(&self, old: Place, new: Place, flags: u32) -> Result<Answer, Errno> {
+        const KNOWN: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT;
+        if flags & !KNOWN != 0 || (flags & libc::RENAME_EXCHANGE != 0 && flags != libc::RENAME_EXCHANGE)
+        {
+            return Err(Errno::INVAL);
+        }
+        if flags & libc::RENAME_WHITEOUT != 0 {
+            // A whiteout is a device node.
+            return Err(Errno::PERM);
+        }
+        let exchange = flags & libc::RENAME_EXCHANGE != 0;
+        let noreplace = flags & libc::RENAME_NOREPLACE != 0;
+        let target_is_special = if noreplace { Errno::EXIST } else { Errno::BUSY };
+        let from = self.name(old, Errno::BUSY, Errno::BUSY, Errno::BUSY)?;
+        let to = self.name(new, target_is_special, target_is_special, target_is_special)?;
+        let moved = from.spot.stat()?;
+        let replaced = match to.spot.stat() {
+            Ok(stat) if noreplace => {
+                let _ = stat;
+                return Err(Errno::EXIST);
+            }
+            Ok(stat) => Some(stat),
+            Err(Errno::NOENT) if exchange => return Err(Errno::NOENT),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(errno),
+        };
+        let shared_memory = self.broker.memory.owns_file(&moved)
+            && from.spot.dir_path == to.spot.dir_path
+            && replaced.is_none_or(|stat| self.broker.memory.owns_file(&stat))
+            && self.broker.memory.is_home(&from.spot.dir_path);
+        if !shared_memory {
+            if let Some(answer) = self.refuse_move(&from, &to, file_type(&moved))? {
+                return Ok(answer);
+            }
+            if exchange
+                && let Some(replaced) = replaced
+                && let Some(answer) = self.refuse_move(&to, &from, file_type(&replaced))?
+            {
+                return Ok(answer);
+            }
+            if self.kernel_names(&from.spot) && self.kernel_names(&to.spot) {
+                return Ok(Answer::Continue);
+            }
+        }
+        self.assume_identity()?;
+        Ok(rustix::fs::renameat_with(
+            &from.spot.dir,
+            from.spot.name.as_slice(),
+            &to.spot.dir,
+            to.spot.name.as_slice(),
+            RenameFlags::from_bits_retain(flags),
+        )
+        .into())
+    }
+
+    /// Refuses to move what stands at `from` to `to`, if either name, or a name below, is denied.
+    fn refuse_move(&self, from: &Name, to: &Name, kind: FileType) -> Result<Option<Answer>, Errno> {
+        for name in [from, to] {
+            if let Some(refusal) = self.refused(name) {
+                return Ok(Some(self.refuse(refusal)));
+            }
+        }
+        let verdict = self.broker.decide(Access::Read, &from.path);
+        if let Some(refusal) = Refusal::of(&verdict, Access::Read, &from.path, &from.requested) {
+            return Ok(Some(self.refuse(refusal)));
+        }
+        if !self.broker.linked.is_empty() {
+            let object = self.object_at(&from.spot)?;
+            for access in [Access::Write, Access::Read] {
+                if let Some(rule) = self.linked(&object, access)? {
+                    let refusal = Refusal::new(access, &from.path, &from.requested, Some(rule));
+                    return Ok(Some(self.refuse(refusal)));
+                }
+            }
+        }
+        let decider = &self.broker.decider;
+        let guard = match kind {
+            FileType::Directory => decider
+                .directory_move(&from.path, &to.path)
+                .map(|rule| (rule, "moving this directory would move what the rule is about")),
+            FileType::Symlink => decider
+                .link_name(&to.path)
+                .map(|rule| (rule, "a link here would stand for what the rule denies")),
+            _ => None,
+        };
+        Ok(guard.map(|(rule, message)| self.refuse(guarded(from, rule, message))))
+    }
+}
+
+/// The refusal of an operation on a name that a rule further down depends on.
+fn guarded<'a>(name: &'a Name, rule: &'a Rule, message: &str) -> Refusal<'a> {
+    let mut refusal = Refusal::new(Access::Write, &name.path, &name.requested, Some(rule));
+    refusal.reason = Reason::DenyMatch;
+    refusal.message = Some(message.to_owned());
+    refusal
+}
+
+/// The directory of a path.
+fn parent(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        None | Some(0) => b"/",
+        Some(at) => &path[..at],
+    }
+}

@@ -1,0 +1,314 @@
+//! The threads that serve notifications.
+//!
+//! One worker receives while calls are quick: two waiting workers would both wake for each call. The
+//! manager looks every [`TICK`] while calls come in. It adds a worker when all of them are held up in
+//! one call each, so that no call can stop the others, and when calls queue up; it sends superfluous
+//! ones home; and it interrupts a worker whose target got a signal or died, as the kernel would.
+
+use super::task::Task;
+use super::{Answer, Broker, handle};
+use crate::linux::sys::{self, Errno, process, seccomp};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How often the manager looks. A call that takes longer than this and less than two is held up.
+const TICK: Duration = Duration::from_millis(4);
+/// Ticks without any call until the manager sleeps.
+const QUIET: u32 = 50;
+/// Ticks with too many workers until one goes home.
+const PATIENCE: u32 = 25;
+/// Most workers: as many calls may be held up at once.
+const MOST: usize = 128;
+/// A worker's own frames are small; the rest is on the heap.
+const STACK: usize = 128 * 1024;
+/// Makes the kernel run the call again after a signal handler, or return EINTR as the handler wants.
+const ERESTARTSYS: i32 = 512;
+
+/// The workers of one broker.
+#[derive(Default)]
+pub struct Pool {
+    slots: Mutex<Vec<Arc<Slot>>>,
+    /// Calls received, ever.
+    calls: AtomicU64,
+    /// Whether the manager looks.
+    watching: AtomicBool,
+    wake: Condvar,
+    started: AtomicBool,
+}
+
+/// One worker, as the manager sees it.
+#[derive(Default)]
+struct Slot {
+    /// Thread id of the worker; 0 before it runs.
+    tid: AtomicI32,
+    /// Counts up at the begin and at the end of each call: odd while in one.
+    phase: AtomicU64,
+    /// Cookie and thread of the call in progress.
+    id: AtomicU64,
+    target: AtomicI32,
+    /// Cookie of the call that is to be given up.
+    interrupted: AtomicU64,
+    /// The worker is to end.
+    dismissed: AtomicBool,
+}
+
+impl Pool {
+    fn slots(&self) -> MutexGuard<'_, Vec<Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts the first worker; it takes the listener from `socket` and serves. When the target never
+/// starts, the other end of the socket closes and the worker ends.
+///
+/// # Errors
+///
+/// `EAGAIN` when no thread can be had.
+pub fn serve(broker: &Arc<Broker>, socket: OwnedFd) -> std::io::Result<()> {
+    process::catch_interrupts();
+    let slot = Arc::new(Slot::default());
+    broker.pool.slots().push(Arc::clone(&slot));
+    let broker = Arc::clone(broker);
+    thread::Builder::new().stack_size(STACK).spawn(move || {
+        let Ok(Some(listener)) = sys::socket::receive_fd(std::os::fd::AsFd::as_fd(&socket)) else {
+            return;
+        };
+        drop(socket);
+        seccomp::set_sync_wake_up(std::os::fd::AsFd::as_fd(&listener));
+        if broker.listener.set(listener).is_ok() {
+            work(&broker, &slot);
+        }
+    })?;
+    Ok(())
+}
+
+fn add_worker(broker: &Arc<Broker>) {
+    let slot = Arc::new(Slot::default());
+    let (ours, theirs) = (Arc::clone(broker), Arc::clone(&slot));
+    // Without another thread, the calls wait until one that is held up comes back.
+    if thread::Builder::new().stack_size(STACK).spawn(move || work(&ours, &theirs)).is_ok() {
+        broker.pool.slots().push(slot);
+    }
+}
+
+fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
+    slot.tid.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Release);
+    // A mask and a working directory of this thread's own, and no more capabilities than it needs.
+    let ready = process::own_file_context().is_ok()
+        && process::set_capabilities(broker.own_capabilities, broker.own_capabilities).is_ok();
+    if !ready {
+        // Nobody answers then, and the target waits: end the run rather than serve with other rights.
+        std::process::abort();
+    }
+    while !slot.dismissed.load(Ordering::Acquire) {
+        let call = match seccomp::receive(broker.listener()) {
+            Ok(call) => call,
+            // The target is gone, or the manager wants us to look at our slot.
+            Err(Errno::NOENT | Errno::INTR) => {
+                if !alive(broker) {
+                    break;
+                }
+                continue;
+            }
+            Err(_) => break,
+        };
+        slot.id.store(call.id(), Ordering::Release);
+        slot.target.store(call.tid(), Ordering::Release);
+        slot.phase.fetch_add(1, Ordering::AcqRel);
+        broker.pool.calls.fetch_add(1, Ordering::AcqRel);
+        if !broker.pool.watching.load(Ordering::Acquire) {
+            watch(broker);
+        }
+        serve_call(&Task { broker, call }, slot);
+        slot.phase.fetch_add(1, Ordering::AcqRel);
+    }
+    broker.pool.slots().retain(|other| !Arc::ptr_eq(other, slot));
+}
+
+/// Whether any task is left that could send a notification.
+fn alive(broker: &Broker) -> bool {
+    let listener = broker.listener();
+    let mut fds = [PollFd::new(&listener, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let _ = poll(&mut fds, Some(&now));
+    !fds[0].revents().contains(PollFlags::HUP)
+}
+
+fn serve_call(task: &Task<'_>, slot: &Slot) {
+    let answer = loop {
+        let answer = task.answer();
+        task.drop_identity();
+        match answer {
+            // Cookies start at 1 and never come back: this is about no other call.
+            Answer::Error(Errno::INTR)
+                if slot.interrupted.load(Ordering::Acquire) != task.call.id() => {}
+            answer => break answer,
+        }
+    };
+    let (listener, id) = (task.broker.listener(), task.call.id());
+    // A target that is gone by now needs no answer.
+    let _ = match answer {
+        Answer::Continue => seccomp::answer_continue(listener, id),
+        Answer::Value(value) => seccomp::answer_value(listener, id, value),
+        Answer::Error(Errno::INTR) => seccomp::answer_error(listener, id, ERESTARTSYS),
+        Answer::Error(errno) => seccomp::answer_error(listener, id, errno.raw_os_error()),
+        Answer::Descriptor(fd, cloexec) => {
+            // Without ADDFD_FLAG_SEND: only the plain answer wakes the target on this CPU.
+            match seccomp::add_fd(listener, id, std::os::fd::AsFd::as_fd(&fd), cloexec) {
+                Ok(number) => seccomp::answer_value(listener, id, number),
+                Err(errno) => seccomp::answer_error(listener, id, errno.raw_os_error()),
+            }
+        }
+    };
+}
+
+impl Task<'_> {
+    fn answer(&self) -> Answer {
+        match self.is_nested() {
+            Ok(false) => handle(self),
+            Ok(true) => self.handle_nested(),
+            Err(errno) => Answer::Error(errno),
+        }
+    }
+
+    /// A call from a task in a Landlock domain of its own: what Landlock covers, the kernel decides
+    /// by both domains; what it does not cover falls under this run's policy alone.
+    fn handle_nested(&self) -> Answer {
+        use libc as c;
+        match self.call.nr() {
+            c::SYS_truncate => Answer::Error(Errno::ACCESS),
+            c::SYS_openat2 => Answer::Continue,
+            c::SYS_openat if hides_truncation(self.int(2)) => Answer::Error(Errno::ACCESS),
+            #[cfg(target_arch = "x86_64")]
+            c::SYS_open if hides_truncation(self.int(1)) => Answer::Error(Errno::ACCESS),
+            c::SYS_openat | c::SYS_mkdirat | c::SYS_mknodat | c::SYS_unlinkat | c::SYS_renameat2
+            | c::SYS_linkat | c::SYS_symlinkat => Answer::Continue,
+            #[cfg(target_arch = "x86_64")]
+            c::SYS_open | c::SYS_creat | c::SYS_mkdir | c::SYS_mknod | c::SYS_unlink
+            | c::SYS_rmdir | c::SYS_rename | c::SYS_renameat | c::SYS_link | c::SYS_symlink => {
+                Answer::Continue
+            }
+            _ => handle(self),
+        }
+    }
+}
+
+/// `O_RDONLY | O_TRUNC` cuts a file without a right that Landlock sees here.
+fn hides_truncation(flags: i32) -> bool {
+    flags & libc::O_TRUNC != 0 && flags & libc::O_ACCMODE == libc::O_RDONLY
+}
+
+/// Wakes the manager, or starts it.
+fn watch(broker: &Arc<Broker>) {
+    let pool = &broker.pool;
+    let slots = pool.slots();
+    pool.watching.store(true, Ordering::Release);
+    if pool.started.swap(true, Ordering::AcqRel) {
+        pool.wake.notify_one();
+        return;
+    }
+    drop(slots);
+    let manager = Arc::clone(broker);
+    let started = thread::Builder::new().stack_size(STACK).spawn(move || manage(&manager));
+    if started.is_err() {
+        pool.started.store(false, Ordering::Release);
+        pool.watching.store(false, Ordering::Release);
+    }
+}
+
+/// What the manager saw at its last look.
+#[derive(Default)]
+struct Look {
+    calls: u64,
+    quiet: u32,
+    idle: u32,
+    phases: Vec<(Arc<Slot>, u64)>,
+}
+
+fn manage(broker: &Arc<Broker>) {
+    let pool = &broker.pool;
+    let mut last = Look::default();
+    let cpus = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    loop {
+        thread::sleep(TICK);
+        let slots: Vec<Arc<Slot>> = pool.slots().clone();
+        let held_up: Vec<&Arc<Slot>> = slots.iter().filter(|slot| last.is_held_up(slot)).collect();
+        for slot in &held_up {
+            release(broker, slot);
+        }
+        let free = slots.len() - held_up.len();
+        let queued = queue(broker);
+        if slots.len() < MOST && (free == 0 || (queued && free < cpus)) {
+            add_worker(broker);
+        }
+        last.idle = if !queued && free > 1 { last.idle + 1 } else { 0 };
+        if last.idle > PATIENCE {
+            last.idle = 0;
+            dismiss(&slots);
+        }
+        let calls = pool.calls.load(Ordering::Acquire);
+        last.quiet = if calls == last.calls && held_up.is_empty() && free <= 1 { last.quiet + 1 } else { 0 };
+        last.calls = calls;
+        last.phases =
+            slots.iter().map(|s| (Arc::clone(s), s.phase.load(Ordering::Acquire))).collect();
+        if last.quiet > QUIET {
+            last.quiet = 0;
+            let mut guard = pool.slots();
+            pool.watching.store(false, Ordering::Release);
+            // A call that came in before the line above did not wake us.
+            while !pool.watching.load(Ordering::Acquire)
+                && pool.calls.load(Ordering::Acquire) == last.calls
+            {
+                guard = pool.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            }
+            pool.watching.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl Look {
+    /// Whether the worker is in the same call as at the last look.
+    fn is_held_up(&self, slot: &Arc<Slot>) -> bool {
+        let phase = slot.phase.load(Ordering::Acquire);
+        phase % 2 == 1 && self.phases.iter().any(|(s, p)| Arc::ptr_eq(s, slot) && *p == phase)
+    }
+}
+
+/// Whether calls wait for a worker.
+fn queue(broker: &Broker) -> bool {
+    let listener = broker.listener();
+    let mut fds = [PollFd::new(&listener, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut fds, Some(&now)), Ok(1)) && fds[0].revents().contains(PollFlags::IN)
+}
+
+/// Interrupts a worker whose target died, or has a signal to take.
+fn release(broker: &Broker, slot: &Slot) {
+    let id = slot.id.load(Ordering::Acquire);
+    let give_up = !broker.still_valid(id) || has_signal(broker, slot.target.load(Ordering::Acquire));
+    // A worker that went on to another call meanwhile only tries that one again.
+    if give_up {
+        slot.interrupted.store(id, Ordering::Release);
+        process::interrupt_thread(slot.tid.load(Ordering::Acquire));
+    }
+}
+
+fn has_signal(broker: &Broker, tid: i32) -> bool {
+    super::task::status_of(&broker.proc, tid).is_ok_and(|status| status.deliverable != 0)
+}
+
+/// Ends one worker that waits for a call.
+fn dismiss(slots: &[Arc<Slot>]) {
+    let idle = |slot: &&Arc<Slot>| {
+        slot.phase.load(Ordering::Acquire).is_multiple_of(2) && !slot.dismissed.load(Ordering::Acquire)
+    };
+    // Never the first: somebody has to stay.
+    if let Some(slot) = slots.iter().skip(1).rfind(idle) {
+        slot.dismissed.store(true, Ordering::Release);
+        process::interrupt_thread(slot.tid.load(Ordering::Acquire));
+    }
+}

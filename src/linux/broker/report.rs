@@ -1,0 +1,288 @@
+//! Turning a refusal into a record.
+
+use super::task::Task;
+use super::{Answer, Errno};
+use crate::cli::TrapFd;
+use crate::policy::{Access, Pattern, Reason as PolicyReason, Rule, Verdict};
+use crate::trap::{
+    self, Against, Denial, Kind, Operation, Process, RuleRef, Sink, State, Style, Summary, errno,
+};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Where the denials of one run go: as they happen to the trap descriptor, and at the end, one line
+/// a distinct denial, to standard error.
+#[derive(Default)]
+pub struct Reporter {
+    summary: Mutex<Summary>,
+    stream: Option<Mutex<Sink<Stream>>>,
+}
+
+/// The trap descriptor, owned.
+struct Stream(TrapFd);
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        (&self.0).write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Reporter {
+    /// A reporter that streams to `traps`, if given.
+    pub fn new(traps: Option<TrapFd>) -> Reporter {
+        Reporter { summary: Mutex::default(), stream: traps.map(|fd| Mutex::new(Sink::new(Stream(fd)))) }
+    }
+
+    fn record(&self, denial: &Denial) {
+        let now = SystemTime::now();
+        if let Some(stream) = &self.stream {
+            lock(stream).send(&denial.json_line(now, State::Info, 0));
+        }
+        lock(&self.summary).record(denial, now);
+    }
+
+    /// Writes the summary to `out`, and gives a slow reader of the stream a moment to take the rest.
+    pub fn finish(&self, out: &mut dyn Write, style: Style) {
+        // Standard error may be closed; there is nobody to tell then.
+        let _ = lock(&self.summary).write(out, style);
+        if let Some(stream) = &self.stream {
+            let deadline = Instant::now() + Duration::from_secs(2);
+            let mut sink = lock(stream);
+            while sink.is_pending() {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let Some(writer) = sink.writer() else { break };
+                let writable = wait_writable(&writer.0, left);
+                if !writable {
+                    break;
+                }
+                sink.flush();
+            }
+        }
+    }
+}
+
+fn wait_writable(fd: &TrapFd, limit: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let Ok(limit) = Timespec::try_from(limit) else { return false };
+    let fd = fd.as_fd();
+    let mut fds = [PollFd::new(&fd, PollFlags::OUT)];
+    matches!(poll(&mut fds, Some(&limit)), Ok(1..))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A refusal of a path, before it is written down.
+pub struct Refusal<'a> {
+    /// What was tried.
+    pub operation: Operation,
+    /// The resolved path.
+    pub path: &'a [u8],
+    /// The path as the target wrote it.
+    pub requested: &'a [u8],
+    /// The flags of an open.
+    pub flags: Vec<&'static str>,
+    /// The rule that decided.
+    pub rule: Option<&'a Rule>,
+    /// Why.
+    pub reason: trap::Reason,
+    /// What the reader needs beside.
+    pub message: Option<String>,
+}
+
+impl<'a> Refusal<'a> {
+    /// A refusal of `access` to `path` by `rule`, a deny rule, or by default.
+    pub fn new(access: Access, path: &'a [u8], requested: &'a [u8], rule: Option<&'a Rule>) -> Self {
+        Refusal {
+            operation: match access {
+                Access::Read => Operation::Read,
+                Access::Write => Operation::Write,
+            },
+            path,
+            requested,
+            flags: Vec::new(),
+            rule,
+            reason: if rule.is_some() { trap::Reason::DenyMatch } else { trap::Reason::AllowMiss },
+            message: None,
+        }
+    }
+
+    /// The refusal that `verdict` is, if it is one.
+    pub fn of(
+        verdict: &Verdict<'a>,
+        access: Access,
+        path: &'a [u8],
+        requested: &'a [u8],
+    ) -> Option<Self> {
+        match *verdict {
+            Verdict::Allow(_) => None,
+            Verdict::Deny { rule, reason } => {
+                let mut refusal = Refusal::new(access, path, requested, rule);
+                refusal.reason = match reason {
+                    PolicyReason::AllowMiss => trap::Reason::AllowMiss,
+                    PolicyReason::DenyMatch => trap::Reason::DenyMatch,
+                };
+                Some(refusal)
+            }
+        }
+    }
+}
+
+/// `rule` as records refer to it.
+fn rule_ref(rule: &Rule) -> RuleRef {
+    RuleRef {
+        file: rule.origin.file.clone(),
+        line: rule.origin.line,
+        key: rule.origin.key.clone(),
+        text: rule.text.clone(),
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Task<'_> {
+    /// Writes the refusal down and answers `EACCES`.
+    pub(super) fn refuse(&self, refusal: Refusal<'_>) -> Answer {
+        self.refuse_with(refusal, Errno::ACCESS)
+    }
+
+    /// Writes the refusal down and answers `error`.
+    pub(super) fn refuse_with(&self, refusal: Refusal<'_>, error: Errno) -> Answer {
+        let path = lossy(refusal.path);
+        let against = refusal.rule.map(|rule| Against {
+            always: rule.always,
+            names_it: matches!(&rule.pattern, Pattern::Subtree(p) | Pattern::Name(p) if p.as_bytes() == refusal.path),
+        });
+        self.record(Denial {
+            kind: Kind::Filesystem,
+            operation: refusal.operation,
+            suggested_grant: trap::suggest(refusal.operation, &path, against),
+            path: Some(path),
+            requested_path: Some(lossy(refusal.requested)),
+            target: None,
+            syscall: syscall_name(self.call.nr()),
+            errno: errno_name(error),
+            flags: refusal.flags,
+            reason: Some(refusal.reason),
+            rule: refusal.rule.map(rule_ref),
+            process: self.process(),
+            message: refusal.message,
+        });
+        Answer::Error(error)
+    }
+
+    /// Writes down that a socket operation on `target` was refused, and answers `EACCES`.
+    pub(super) fn refuse_network(
+        &self,
+        operation: Operation,
+        target: String,
+        grant: Option<trap::Grant>,
+        message: Option<&str>,
+    ) -> Answer {
+        let is_path = target.starts_with('/');
+        self.record(Denial {
+            kind: Kind::Network,
+            operation,
+            path: is_path.then(|| target.clone()),
+            requested_path: None,
+            target: Some(target),
+            syscall: syscall_name(self.call.nr()),
+            errno: "EACCES",
+            flags: Vec::new(),
+            reason: None,
+            suggested_grant: grant,
+            rule: None,
+            process: self.process(),
+            message: message.map(str::to_owned),
+        });
+        Answer::Error(Errno::ACCESS)
+    }
+
+    /// Writes down that an IPC object was refused, and answers `EACCES`.
+    pub(super) fn refuse_ipc(&self, operation: Operation, target: String) -> Answer {
+        self.record(Denial {
+            kind: Kind::Ipc,
+            operation,
+            path: None,
+            requested_path: None,
+            target: Some(target),
+            syscall: syscall_name(self.call.nr()),
+            errno: "EACCES",
+            flags: Vec::new(),
+            reason: None,
+            suggested_grant: None,
+            rule: None,
+            process: self.process(),
+            message: Some("the run may use only the objects that it made".to_owned()),
+        });
+        Answer::Error(Errno::ACCESS)
+    }
+
+    fn record(&self, denial: Denial) {
+        self.broker.reporter.record(&denial);
+    }
+
+    fn process(&self) -> Process {
+        let link = |name| {
+            let link = format!("{}/{name}", self.tid());
+            let text = rustix::fs::readlinkat(&self.broker.proc, link, Vec::new());
+            text.map(|text| lossy(text.as_bytes())).unwrap_or_default()
+        };
+        Process { pid: self.tid(), exe: link("exe"), cwd: link("cwd") }
+    }
+}
+
+fn errno_name(error: Errno) -> &'static str {
+    errno::name(error.raw_os_error()).unwrap_or("EACCES")
+}
+
+/// The name of a notified system call.
+fn syscall_name(number: i64) -> &'static str {
+    macro_rules! names {
+        ($($name:ident: $number:path,)*) => {
+            match number { $($number => stringify!($name),)* _ => "unknown" }
+        };
+    }
+    use super::super::sys::nr;
+    #[cfg(target_arch = "x86_64")]
+    {
+        let old = names! {
+            open: libc::SYS_open, creat: libc::SYS_creat, mkdir: libc::SYS_mkdir,
+            mknod: libc::SYS_mknod, unlink: libc::SYS_unlink, rmdir: libc::SYS_rmdir,
+            rename: libc::SYS_rename, renameat: libc::SYS_renameat, link: libc::SYS_link,
+            symlink: libc::SYS_symlink, chmod: libc::SYS_chmod, chown: libc::SYS_chown,
+            lchown: libc::SYS_lchown, utime: libc::SYS_utime, utimes: libc::SYS_utimes,
+            futimesat: libc::SYS_futimesat,
+        };
+        if old != "unknown" {
+            return old;
+        }
+    }
+    names! {
+        openat: libc::SYS_openat, openat2: libc::SYS_openat2, execve: libc::SYS_execve,
+        execveat: libc::SYS_execveat, mkdirat: libc::SYS_mkdirat, mknodat: libc::SYS_mknodat,
+        unlinkat: libc::SYS_unlinkat, renameat2: libc::SYS_renameat2, linkat: libc::SYS_linkat,
+        symlinkat: libc::SYS_symlinkat, truncate: libc::SYS_truncate, fchmod: libc::SYS_fchmod,
+        fchmodat: libc::SYS_fchmodat, fchmodat2: libc::SYS_fchmodat2, fchown: libc::SYS_fchown,
+        fchownat: libc::SYS_fchownat, utimensat: libc::SYS_utimensat, setxattr: libc::SYS_setxattr,
+        lsetxattr: libc::SYS_lsetxattr, fsetxattr: libc::SYS_fsetxattr,
+        removexattr: libc::SYS_removexattr, lremovexattr: libc::SYS_lremovexattr,
+        fremovexattr: libc::SYS_fremovexattr, setxattrat: nr::SETXATTRAT,
+        removexattrat: nr::REMOVEXATTRAT, shmget: libc::SYS_shmget, shmat: libc::SYS_shmat,
+        shmctl: libc::SYS_shmctl, semget: libc::SYS_semget, semop: libc::SYS_semop,
+        semtimedop: libc::SYS_semtimedop, semctl: libc::SYS_semctl, msgget: libc::SYS_msgget,
+        msgsnd: libc::SYS_msgsnd, msgrcv: libc::SYS_msgrcv, msgctl: libc::SYS_msgctl,
+        mq_open: libc::SYS_mq_open, mq_unlink: libc::SYS_mq_unlink, socket: libc::SYS_socket,
+        socketpair: libc::SYS_socketpair, connect: libc::SYS_connect, bind: libc::SYS_bind,
+        listen: libc::SYS_listen,
+    }
+}

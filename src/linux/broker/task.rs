@@ -1,0 +1,243 @@
+//! The task that a notification came from: its memory, its directories, its identity.
+
+use super::Broker;
+use crate::linux::sys::{Errno, memory, process, seccomp::Notification};
+use rustix::fs::{Mode, OFlags};
+use std::cell::Cell;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+
+/// One notified system call and the task that waits in it.
+pub struct Task<'a> {
+    /// The broker that answers.
+    pub broker: &'a Broker,
+    /// The notification.
+    pub call: Notification,
+}
+
+/// What `/proc/TID/status` says of a task, see proc_pid_status(5).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Thread group id.
+    pub tgid: i32,
+    /// File-system user id.
+    pub uid: u32,
+    /// File-system group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// Effective capabilities.
+    pub capabilities: u64,
+    /// File mode creation mask.
+    pub umask: u32,
+    /// Number of seccomp filters.
+    pub filters: u32,
+    /// Signals that are pending, not blocked and not ignored.
+    pub deliverable: u64,
+}
+
+thread_local! {
+    /// The mask in force on this thread, which has a file-system context of its own.
+    static UMASK: Cell<u32> = const { Cell::new(u32::MAX) };
+    /// Whether this thread now acts as somebody else than the broker.
+    static DISGUISED: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Task<'_> {
+    /// Thread id.
+    pub fn tid(&self) -> i32 {
+        self.call.tid()
+    }
+
+    /// Register argument as `int`.
+    pub fn int(&self, index: usize) -> i32 {
+        self.call.arg(index) as i32
+    }
+
+    /// Checks that the task still waits: what was read before this is its own then, and not that of
+    /// a later process with the same number.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` when it does not.
+    pub fn still_waits(&self) -> Result<(), Errno> {
+        if self.broker.still_valid(self.call.id()) { Ok(()) } else { Err(Errno::SRCH) }
+    }
+
+    /// The path argument `index`.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` and `ENAMETOOLONG` as the kernel has them.
+    pub fn path(&self, index: usize) -> Result<Vec<u8>, Errno> {
+        const PATH_MAX: usize = 4096;
+        let mut out = Vec::with_capacity(256);
+        memory::read_string(self.tid(), self.call.arg(index), PATH_MAX - 1, &mut out)?;
+        Ok(out)
+    }
+
+    /// Opens `/proc/TID/<rest>` without opening what it names (`O_PATH`).
+    pub fn proc(&self, rest: std::fmt::Arguments<'_>) -> Result<OwnedFd, Errno> {
+        let mut name = [0u8; 64];
+        let mut cursor = std::io::Cursor::new(&mut name[..]);
+        write!(cursor, "{}/{rest}", self.tid()).map_err(|_| Errno::NAMETOOLONG)?;
+        let length = cursor.position() as usize;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.broker.proc, &name[..length], flags, Mode::empty())
+    }
+
+    /// The object that descriptor `fd` of the task refers to, or its working directory for `AT_FDCWD`.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` for a descriptor that is not open.
+    pub fn descriptor(&self, fd: i32) -> Result<OwnedFd, Errno> {
+        if fd == libc::AT_FDCWD {
+            return self.proc(format_args!("cwd"));
+        }
+        if fd < 0 {
+            return Err(Errno::BADF);
+        }
+        self.proc(format_args!("fd/{fd}")).map_err(|errno| match errno {
+            Errno::NOENT => Errno::BADF,
+            other => other,
+        })
+    }
+
+    /// Reads the task's status file.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` when the task is gone.
+    pub fn status(&self) -> Result<Status, Errno> {
+        status_of(&self.broker.proc, self.tid())
+    }
+
+    /// Makes this thread create files with the task's mask.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` when the task is gone.
+    pub fn assume_umask(&self) -> Result<(), Errno> {
+        let mask = if self.broker.umask_changed() { self.status()?.umask } else { self.broker.umask };
+        UMASK.with(|now| {
+            if now.get() != mask {
+                rustix::process::umask(Mode::from_raw_mode(mask));
+                now.set(mask);
+            }
+        });
+        Ok(())
+    }
+
+    /// Makes this thread act with the task's user, groups and capabilities, when they can differ from
+    /// the run's at all.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` when the identity cannot be taken on: then nothing may be done for the task.
+    pub fn assume_identity(&self) -> Result<(), Errno> {
+        if !self.broker.identity_changed() {
+            return Ok(());
+        }
+        let status = self.status()?;
+        self.still_waits()?;
+        DISGUISED.set(true);
+        process::set_fs_identity(status.uid, status.gid, Some(&status.groups))?;
+        let keep = self.broker.own_capabilities;
+        process::set_capabilities(status.capabilities & keep | keep & ALWAYS, keep)
+    }
+
+    /// Undoes [`Task::assume_identity`].
+    pub fn drop_identity(&self) {
+        if !DISGUISED.replace(false) {
+            return;
+        }
+        let broker = self.broker;
+        let restored = process::set_capabilities(broker.own_capabilities, broker.own_capabilities)
+            .and_then(|()| process::set_fs_identity(broker.uid, broker.gid, Some(&broker.groups)));
+        if restored.is_err() {
+            // A worker with a wrong identity must not serve anybody.
+            std::process::abort();
+        }
+    }
+}
+
+/// Capabilities that have no say over files and that a worker needs to find its way back:
+/// CAP_SETGID, CAP_SETUID, CAP_SYS_PTRACE.
+pub const ALWAYS: u64 = 1 << 6 | 1 << 7 | 1 << 19;
+
+/// Reads the status file of task `tid` below `proc`.
+///
+/// # Errors
+///
+/// `ESRCH` when the task is gone.
+pub fn status_of(proc: &OwnedFd, tid: i32) -> Result<Status, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(proc, format!("{tid}/status"), flags, Mode::empty())
+        .map_err(|errno| if errno == Errno::NOENT { Errno::SRCH } else { errno })?;
+    let mut buffer = vec![0u8; 16 * 1024];
+    let mut length = 0;
+    loop {
+        let got = rustix::io::read(&file, &mut buffer[length..])?;
+        length += got;
+        if got == 0 || length == buffer.len() {
+            break;
+        }
+    }
+    Ok(parse_status(&buffer[..length]))
+}
+
+fn parse_status(text: &[u8]) -> Status {
+    let mut status = Status::default();
+    let (mut pending, mut blocked, mut ignored) = (0u64, 0u64, 0u64);
+    for line in text.split(|&byte| byte == b'\n') {
+        let Ok(line) = std::str::from_utf8(line) else { continue };
+        let Some((key, value)) = line.split_once(':') else { continue };
+        let mut words = value.split_ascii_whitespace();
+        let hex = || u64::from_str_radix(value.trim(), 16).unwrap_or(0);
+        match key {
+            "Tgid" => status.tgid = words.next().and_then(|w| w.parse().ok()).unwrap_or(0),
+            // The fourth number is the file-system id.
+            "Uid" => status.uid = words.nth(3).and_then(|w| w.parse().ok()).unwrap_or(u32::MAX),
+            "Gid" => status.gid = words.nth(3).and_then(|w| w.parse().ok()).unwrap_or(u32::MAX),
+            "Groups" => status.groups = words.filter_map(|w| w.parse().ok()).collect(),
+            "Umask" => status.umask = u32::from_str_radix(value.trim(), 8).unwrap_or(0o777),
+            "CapEff" => status.capabilities = hex(),
+            "Seccomp_filters" => {
+                status.filters = words.next().and_then(|w| w.parse().ok()).unwrap_or(0);
+            }
+            "SigPnd" | "ShdPnd" => pending |= hex(),
+            "SigBlk" => blocked = hex(),
+            "SigIgn" => ignored = hex(),
+            _ => {}
+        }
+    }
+    status.deliverable = pending & !blocked & !ignored;
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_is_read_by_name() {
+        let text = b"Name:\tsh\nUmask:\t0027\nTgid:\t12\nPid:\t13\nUid:\t0\t0\t0\t65534\nGid:\t1\t2\t3\t4\n\
+            Groups:\t4 24 27 \nSigPnd:\t0000000000000002\nShdPnd:\t0000000000000200\n\
+            SigBlk:\t0000000000000200\nSigIgn:\t0000000000001000\nCapEff:\t00000000a80425fb\n\
+            Seccomp:\t2\nSeccomp_filters:\t3\n";
+        assert_eq!(
+            parse_status(text),
+            Status {
+                tgid: 12,
+                uid: 65534,
+                gid: 4,
+                groups: vec![4, 24, 27],
+                capabilities: 0xa804_25fb,
+                umask: 0o27,
+                filters: 3,
+                deliverable: 2,
+            }
+        );
+    }
+}

@@ -1,0 +1,473 @@
+//! The seccomp filter of a run, emitted as classic BPF.
+//!
+//! One program carries every action (kill, errno, notify, allow), which `seccompiler` cannot express:
+//! it has one match action per filter, and each filter more costs every filtered system call again.
+//! System calls that are not named here are allowed by number alone, so that the kernel answers them
+//! from its bitmap without running the program.
+
+use super::sys::nr;
+use super::sys::seccomp::Instruction;
+use libc::{
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_IMM, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_LSH,
+    BPF_MISC, BPF_RET, BPF_TAX, BPF_W, BPF_X,
+};
+
+/// What varies from run to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// There is a broker: path system calls are notified. Without one (inside another sandbox of
+    /// ours) they are left to Landlock and to the outer broker.
+    pub broker: bool,
+    /// Reading opens are notified too, and execve(2).
+    pub reads: bool,
+    /// The network is fenced.
+    pub network: bool,
+    /// Pathname sockets are fenced.
+    pub unix_sockets: bool,
+    /// The target may change its user, groups or capabilities, which the broker then must follow.
+    pub identity: bool,
+}
+
+/// `SECCOMP_RET_*` actions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Allow,
+    Notify,
+    Errno(i32),
+    Kill,
+}
+
+impl Action {
+    fn value(self) -> u32 {
+        match self {
+            Action::Allow => libc::SECCOMP_RET_ALLOW,
+            Action::Notify => libc::SECCOMP_RET_USER_NOTIF,
+            Action::Errno(errno) => libc::SECCOMP_RET_ERRNO | errno as u32,
+            Action::Kill => libc::SECCOMP_RET_KILL_PROCESS,
+        }
+    }
+}
+
+/// A test on one register argument. The kernel reads `int` arguments from the low half alone, so
+/// these tests do too: a comparison of 64 bits could be passed by setting the high half.
+#[derive(Clone, Copy, Debug)]
+enum Test {
+    /// Any of these bits of the low half is set.
+    Bits(usize, u32),
+    /// The low half, masked, has this value.
+    Is(usize, u32, u32),
+    /// The low half, masked, is the number of a bit in this set.
+    In(usize, u32, u32),
+    /// The opposite of `In`.
+    NotIn(usize, u32, u32),
+}
+
+/// Tests in order, the first that holds decides; then the last action.
+struct Decision {
+    nr: i64,
+    cases: Vec<(Test, Action)>,
+    otherwise: Action,
+}
+
+/// Offsets into `struct seccomp_data`, little-endian halves.
+const OFFSET_NR: u32 = 0;
+const OFFSET_ARCH: u32 = 4;
+const OFFSET_ARGS: u32 = 16;
+
+#[cfg(target_arch = "x86_64")]
+const AUDIT_ARCH: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const AUDIT_ARCH: u32 = 0xc000_00b7;
+
+/// Numbers from here on are x32's on x86_64, and nothing on other architectures.
+const X32_BIT: u32 = 0x4000_0000;
+
+const PERM: Action = Action::Errno(libc::EPERM);
+
+/// Builds the filter.
+pub fn build(options: Options) -> Vec<Instruction> {
+    let mut program = vec![
+        statement(BPF_LD | BPF_W | BPF_ABS, OFFSET_ARCH),
+        jump(BPF_JEQ, AUDIT_ARCH, 1, 0),
+        ret(Action::Kill),
+        statement(BPF_LD | BPF_W | BPF_ABS, OFFSET_NR),
+        jump(BPF_JGE, X32_BIT, 0, 1),
+        ret(Action::Kill),
+    ];
+    for decision in decisions(options) {
+        let block = body(&decision);
+        if block.len() == 1 {
+            program.push(jump(BPF_JEQ, decision.nr as u32, 0, 1));
+        } else {
+            let length = u8::try_from(block.len()).expect("a decision fits a short jump");
+            program.push(jump(BPF_JEQ, decision.nr as u32, 0, length));
+        }
+        program.extend(block);
+    }
+    program.push(ret(Action::Allow));
+    program
+}
+
+fn body(decision: &Decision) -> Vec<Instruction> {
+    let mut out = Vec::new();
+    for &(test, action) in &decision.cases {
+        let low = |arg: usize| OFFSET_ARGS + 8 * arg as u32;
+        match test {
+            Test::Bits(arg, bits) => {
+                out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(arg)));
+                out.push(jump(BPF_JSET, bits, 0, 1));
+            }
+            Test::Is(arg, mask, value) => {
+                out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(arg)));
+                if mask != u32::MAX {
+                    out.push(statement(BPF_ALU | BPF_AND | BPF_K, mask));
+                }
+                out.push(jump(BPF_JEQ, value, 0, 1));
+            }
+            Test::In(arg, mask, set) | Test::NotIn(arg, mask, set) => {
+                let inside = matches!(test, Test::In(..));
+                out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(arg)));
+                out.push(statement(BPF_ALU | BPF_AND | BPF_K, mask));
+                out.push(jump(BPF_JGE, 32, if inside { 4 } else { 3 }, 0));
+                out.push(statement(BPF_MISC | BPF_TAX, 0));
+                out.push(statement(BPF_LD | BPF_IMM, 1));
+                out.push(statement(BPF_ALU | BPF_LSH | BPF_X, 0));
+                out.push(if inside { jump(BPF_JSET, set, 0, 1) } else { jump(BPF_JSET, set, 1, 0) });
+            }
+        }
+        out.push(ret(action));
+    }
+    out.push(ret(decision.otherwise));
+    out
+}
+
+fn statement(code: u32, k: u32) -> Instruction {
+    Instruction { code: code as u16, jt: 0, jf: 0, k }
+}
+
+fn jump(test: u32, k: u32, jt: u8, jf: u8) -> Instruction {
+    Instruction { code: (BPF_JMP | test | BPF_K) as u16, jt, jf, k }
+}
+
+fn ret(action: Action) -> Instruction {
+    statement(BPF_RET | BPF_K, action.value())
+}
+
+/// Flags of open(2) that can change something. `O_TMPFILE` counts by its own bit.
+const WRITING: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32
+    | (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
+
+/// `CLONE_NEW*` flags of clone(2) and unshare(2).
+const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWCGROUP) as u32;
+/// `CLONE_NEWTIME`; in clone(2) the bit belongs to the exit signal.
+const NEW_TIME: u32 = 0x80;
+
+/// Every system call that is not simply allowed, the hot ones first.
+fn decisions(options: Options) -> Vec<Decision> {
+    let mut list = Vec::with_capacity(160);
+    opens(options, &mut list);
+    descriptors(&mut list);
+    sockets(options, &mut list);
+    if options.broker {
+        brokered(options, &mut list);
+    }
+    processes(options, &mut list);
+    forbidden(&mut list);
+    list
+}
+
+fn opens(options: Options, list: &mut Vec<Decision>) {
+    if !options.broker {
+        return;
+    }
+    let mut open = |nr, flags| {
+        // O_PATH opens nothing, whatever else is asked for.
+        let mut cases = vec![(Test::Bits(flags, libc::O_PATH as u32), Action::Allow)];
+        if !options.reads {
+            // The common case first: no writing flag, two instructions after the load.
+            cases = vec![
+                (Test::Is(flags, WRITING, 0), Action::Allow),
+                (Test::Bits(flags, libc::O_PATH as u32), Action::Allow),
+            ];
+        }
+        list.push(Decision { nr, cases, otherwise: Action::Notify });
+    };
+    open(libc::SYS_openat, 2);
+    #[cfg(target_arch = "x86_64")]
+    open(libc::SYS_open, 1);
+    // openat2's flags are in memory, creat always writes.
+    always(list, &[libc::SYS_openat2], Action::Notify);
+    #[cfg(target_arch = "x86_64")]
+    always(list, &[libc::SYS_creat], Action::Notify);
+}
+
+fn always(list: &mut Vec<Decision>, numbers: &[i64], action: Action) {
+    list.extend(numbers.iter().map(|&nr| Decision { nr, cases: Vec::new(), otherwise: action }));
+}
+
+/// ioctl(2) requests on any descriptor that write to a terminal's input or change a file without
+/// an open for writing. By type letter where a file system owns the whole letter.
+fn descriptors(list: &mut Vec<Decision>) {
+    const TIOCSTI: u32 = 0x5412;
+    const TIOCLINUX: u32 = 0x541c;
+    const TIOCCONS: u32 = 0x541d;
+    const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+    const FS_IOC_FIEMAP: u32 = 0xc020_660b;
+    const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
+    const FS_IOC_GETVERSION: u32 = 0x8008_7601;
+    const FICLONE: u32 = 0x4004_9409;
+    const FICLONERANGE: u32 = 0x4020_940d;
+    const FIDEDUPERANGE: u32 = 0xc018_9436;
+    let is = |value| Test::Is(1, u32::MAX, value);
+    let letter = |letter: u8| Test::Is(1, 0xff00, u32::from(letter) << 8);
+    let mut cases = vec![(is(TIOCSTI), PERM), (is(TIOCLINUX), PERM), (is(TIOCCONS), PERM)];
+    // Reading, or writing through a descriptor that is open for writing.
+    for allowed in [
+        FS_IOC_GETFLAGS,
+        FS_IOC_FIEMAP,
+        FS_IOC_FSGETXATTR,
+        FS_IOC_GETVERSION,
+        FICLONE,
+        FICLONERANGE,
+        FIDEDUPERANGE,
+    ] {
+        cases.push((is(allowed), Action::Allow));
+    }
+    // ext4 and common flags, btrfs, xfs and freezing, file versions, f2fs, console keyboards.
+    for forbidden in [b'f', 0x94, b'X', b'v', 0xf5, b'K'] {
+        cases.push((letter(forbidden), PERM));
+    }
+    list.push(Decision { nr: libc::SYS_ioctl, cases, otherwise: Action::Allow });
+}
+
+/// `MSG_FASTOPEN` connects from a send, which no connect rule sees.
+const MSG_FASTOPEN: u32 = 0x2000_0000;
+/// The bits of socket(2)'s second argument that name the type.
+const TYPE: u32 = 0xf;
+
+fn sockets(options: Options, list: &mut Vec<Decision>) {
+    let refused = if options.broker { Action::Notify } else { Action::Errno(libc::EACCES) };
+    list.push(Decision { nr: libc::SYS_socket, cases: socket_cases(options, refused), otherwise: refused });
+    if options.network {
+        for (nr, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
+            let cases = vec![(Test::Bits(flags, MSG_FASTOPEN), Action::Errno(libc::EACCES))];
+            list.push(Decision { nr, cases, otherwise: Action::Allow });
+        }
+    }
+    if options.unix_sockets {
+        // A datagram socket sends to any address in sendmsg(2), which is never notified.
+        let cases = vec![(Test::In(1, TYPE, STREAM | SEQPACKET), Action::Allow)];
+        list.push(Decision { nr: libc::SYS_socketpair, cases, otherwise: refused });
+    }
+    if options.broker && (options.network || options.unix_sockets) {
+        always(list, &[libc::SYS_connect, libc::SYS_bind], Action::Notify);
+    }
+    if options.broker && options.network {
+        // Without a bind before, listen(2) takes a free port by itself.
+        always(list, &[libc::SYS_listen], Action::Notify);
+    }
+}
+
+const STREAM: u32 = 1 << libc::SOCK_STREAM;
+const SEQPACKET: u32 = 1 << libc::SOCK_SEQPACKET;
+
+/// Which sockets may be made: families that are known, then by type. No family outside the four is
+/// ever open (AF_VSOCK reaches the hypervisor, AF_ALG and AF_XDP the kernel).
+fn socket_cases(options: Options, refused: Action) -> Vec<(Test, Action)> {
+    let unix = 1 << libc::AF_UNIX;
+    let internet = 1 << libc::AF_INET | 1 << libc::AF_INET6;
+    // Route dumps of getaddrinfo(3) and getifaddrs(3); without CAP_NET_ADMIN, which the target
+    // never has, it changes nothing.
+    let netlink = 1 << libc::AF_NETLINK;
+    let mut cases = vec![(Test::NotIn(0, u32::MAX, unix | internet | netlink), refused)];
+    if options.network {
+        // 0 is TCP for a stream; MPTCP, SCTP and the rest are not TCP to Landlock.
+        let tcp = 1 << libc::IPPROTO_TCP | 1;
+        cases.push((Test::NotIn(2, u32::MAX, tcp), refused));
+        cases.push((Test::In(0, u32::MAX, netlink), Action::Allow));
+    } else {
+        cases.push((Test::In(0, u32::MAX, internet | netlink), Action::Allow));
+    }
+    if !options.unix_sockets {
+        cases.push((Test::In(0, u32::MAX, unix), Action::Allow));
+    }
+    cases.push((Test::In(1, TYPE, STREAM), Action::Allow));
+    // A sequenced packet socket of the internet families is SCTP, which connects in a send.
+    cases.push((Test::In(0, u32::MAX, internet), refused));
+    cases.push((Test::In(1, TYPE, SEQPACKET), Action::Allow));
+    cases
+}
+
+/// What the broker decides or does beside opening.
+fn brokered(options: Options, list: &mut Vec<Decision>) {
+    #[cfg(target_arch = "x86_64")]
+    always(
+        list,
+        &[
+            libc::SYS_unlink,
+            libc::SYS_rename,
+            libc::SYS_mkdir,
+            libc::SYS_rmdir,
+            libc::SYS_chmod,
+            libc::SYS_chown,
+            libc::SYS_lchown,
+            libc::SYS_link,
+            libc::SYS_symlink,
+            libc::SYS_mknod,
+            libc::SYS_utime,
+            libc::SYS_utimes,
+            libc::SYS_futimesat,
+            libc::SYS_renameat,
+        ],
+        Action::Notify,
+    );
+    always(
+        list,
+        &[
+            libc::SYS_unlinkat,
+            libc::SYS_renameat2,
+            libc::SYS_mkdirat,
+            libc::SYS_fchmodat,
+            libc::SYS_fchmod,
+            libc::SYS_utimensat,
+            libc::SYS_fchownat,
+            libc::SYS_fchown,
+            libc::SYS_linkat,
+            libc::SYS_symlinkat,
+            libc::SYS_mknodat,
+            libc::SYS_truncate,
+            libc::SYS_fchmodat2,
+            libc::SYS_setxattr,
+            libc::SYS_lsetxattr,
+            libc::SYS_fsetxattr,
+            libc::SYS_removexattr,
+            libc::SYS_lremovexattr,
+            libc::SYS_fremovexattr,
+            nr::SETXATTRAT,
+            nr::REMOVEXATTRAT,
+            libc::SYS_umask,
+            libc::SYS_landlock_create_ruleset,
+            libc::SYS_landlock_restrict_self,
+            libc::SYS_shmget,
+            libc::SYS_shmat,
+            libc::SYS_shmctl,
+            libc::SYS_semget,
+            libc::SYS_semop,
+            libc::SYS_semtimedop,
+            libc::SYS_semctl,
+            libc::SYS_msgget,
+            libc::SYS_msgsnd,
+            libc::SYS_msgrcv,
+            libc::SYS_msgctl,
+            libc::SYS_mq_open,
+            libc::SYS_mq_unlink,
+        ],
+        Action::Notify,
+    );
+    if options.reads {
+        always(list, &[libc::SYS_execve, libc::SYS_execveat], Action::Notify);
+    }
+    if options.identity {
+        always(
+            list,
+            &[
+                libc::SYS_setuid,
+                libc::SYS_setgid,
+                libc::SYS_setreuid,
+                libc::SYS_setregid,
+                libc::SYS_setresuid,
+                libc::SYS_setresgid,
+                libc::SYS_setgroups,
+                libc::SYS_setfsuid,
+                libc::SYS_setfsgid,
+                libc::SYS_capset,
+            ],
+            Action::Notify,
+        );
+    }
+}
+
+/// New namespaces would change what a path means.
+fn processes(options: Options, list: &mut Vec<Decision>) {
+    list.push(Decision {
+        nr: libc::SYS_clone,
+        cases: vec![(Test::Bits(0, NEW_NAMESPACES), PERM)],
+        otherwise: Action::Allow,
+    });
+    list.push(Decision {
+        nr: libc::SYS_unshare,
+        cases: vec![(Test::Bits(0, NEW_NAMESPACES | NEW_TIME), PERM)],
+        otherwise: Action::Allow,
+    });
+    // Its flags are in memory. The C libraries go back to clone(2) on ENOSYS.
+    always(list, &[libc::SYS_clone3], Action::Errno(libc::ENOSYS));
+    if !options.broker {
+        // Landlock-only: what it does not know is closed where that breaks little.
+        always(list, &[libc::SYS_mq_open, libc::SYS_mq_unlink], PERM);
+    }
+}
+
+/// Refused whatever the arguments.
+fn forbidden(list: &mut Vec<Decision>) {
+    always(
+        list,
+        &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register],
+        Action::Errno(libc::ENOSYS),
+    );
+    always(
+        list,
+        &[
+            // Mounts and roots.
+            libc::SYS_mount,
+            libc::SYS_umount2,
+            libc::SYS_pivot_root,
+            libc::SYS_chroot,
+            libc::SYS_open_tree,
+            nr::OPEN_TREE_ATTR,
+            libc::SYS_move_mount,
+            libc::SYS_fsopen,
+            libc::SYS_fsconfig,
+            libc::SYS_fsmount,
+            libc::SYS_fspick,
+            libc::SYS_mount_setattr,
+            libc::SYS_setns,
+            // Files by another name than their path, or without an open.
+            libc::SYS_open_by_handle_at,
+            nr::FILE_SETATTR,
+            libc::SYS_fanotify_init,
+            libc::SYS_quotactl,
+            libc::SYS_quotactl_fd,
+            libc::SYS_acct,
+            libc::SYS_swapon,
+            libc::SYS_swapoff,
+            // Kernel interfaces with a history.
+            libc::SYS_keyctl,
+            libc::SYS_add_key,
+            libc::SYS_request_key,
+            libc::SYS_perf_event_open,
+            libc::SYS_userfaultfd,
+            libc::SYS_bpf,
+            libc::SYS_init_module,
+            libc::SYS_finit_module,
+            libc::SYS_delete_module,
+            libc::SYS_kexec_load,
+            libc::SYS_kexec_file_load,
+            libc::SYS_reboot,
+            libc::SYS_syslog,
+            libc::SYS_vhangup,
+            libc::SYS_settimeofday,
+            libc::SYS_clock_settime,
+            libc::SYS_sethostname,
+            libc::SYS_setdomainname,
+        ],
+        PERM,
+    );
+    #[cfg(target_arch = "x86_64")]
+    always(list, &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib], PERM);
+}

@@ -1,0 +1,133 @@
+//! Landlock rulesets, landlock(7), from the plan's grants.
+
+use super::sys::Errno;
+use crate::plan::{Grant, Layer};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, Scope,
+};
+use rustix::fs::{FileType, Mode, OFlags};
+use std::os::fd::OwnedFd;
+
+/// Why a ruleset could not be made.
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+/// Rights that change names in a directory or what a file holds.
+///
+/// Truncation is left out: a right that is checked at open(2) makes every reading open walk the path,
+/// a third of its cost. The broker does truncate(2) and `O_TRUNC` without writing itself.
+fn writing(abi: ABI) -> BitFlags<AccessFs> {
+    let all = AccessFs::WriteFile
+        | AccessFs::RemoveDir
+        | AccessFs::RemoveFile
+        | AccessFs::MakeChar
+        | AccessFs::MakeDir
+        | AccessFs::MakeReg
+        | AccessFs::MakeSock
+        | AccessFs::MakeFifo
+        | AccessFs::MakeBlock
+        | AccessFs::MakeSym
+        | AccessFs::Refer
+        | AccessFs::IoctlDev;
+    all & AccessFs::from_all(abi)
+}
+
+/// Rights that are handled and never granted: nobody makes device nodes.
+fn never() -> BitFlags<AccessFs> {
+    AccessFs::MakeChar | AccessFs::MakeBlock
+}
+
+/// Rights that a rule on anything but a directory may carry.
+fn on_file() -> BitFlags<AccessFs> {
+    AccessFs::Execute | AccessFs::WriteFile | AccessFs::ReadFile | AccessFs::Truncate | AccessFs::IoctlDev
+}
+
+/// The rights on names in a directory itself, for the directory that a grant stands in.
+fn names() -> BitFlags<AccessFs> {
+    AccessFs::RemoveDir | AccessFs::MakeDir | AccessFs::Refer
+}
+
+/// Makes the ruleset of `layer` for Landlock ABI `abi`. What a grant names and does not exist is
+/// left out: nothing there can be reached but by making it, which the broker does.
+///
+/// # Errors
+///
+/// A message, when the kernel refuses a rule: then nothing may be launched.
+pub fn ruleset(layer: &Layer, abi: u32) -> Result<OwnedFd, Failure> {
+    let abi = ABI::from(i32::try_from(abi).unwrap_or(i32::MAX));
+    let mut handled = BitFlags::<AccessFs>::empty();
+    if layer.writing {
+        handled |= writing(abi);
+    }
+    if layer.reading {
+        handled |= AccessFs::ReadFile | AccessFs::ReadDir;
+    }
+    if layer.executing {
+        handled |= BitFlags::from(AccessFs::Execute);
+    }
+    if layer.truncating {
+        handled |= BitFlags::from(AccessFs::Truncate) & AccessFs::from_all(abi);
+    }
+    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    if !handled.is_empty() {
+        ruleset = ruleset.handle_access(handled)?;
+    }
+    if layer.network {
+        let tcp = (AccessNet::BindTcp | AccessNet::ConnectTcp) & AccessNet::from_all(abi);
+        if !tcp.is_empty() {
+            ruleset = ruleset.handle_access(tcp)?;
+        }
+    }
+    if layer.scoped {
+        let scopes = (Scope::AbstractUnixSocket | Scope::Signal) & Scope::from_all(abi);
+        if !scopes.is_empty() {
+            ruleset = ruleset.scope(scopes)?;
+        }
+    }
+    let mut ruleset = ruleset.create()?;
+    for grant in &layer.grants {
+        let Some((fd, kind)) = find(&grant.path)? else { continue };
+        let mut rights = rights(grant) & handled;
+        if kind != FileType::Directory {
+            rights &= on_file();
+        }
+        if !rights.is_empty() {
+            ruleset = ruleset.add_rule(PathBeneath::new(fd, rights))?;
+        }
+    }
+    Option::<OwnedFd>::from(ruleset).ok_or_else(|| Failure("Landlock is not available".to_owned()))
+}
+
+fn rights(grant: &Grant) -> BitFlags<AccessFs> {
+    let mut rights = BitFlags::<AccessFs>::empty();
+    if grant.write {
+        rights |= (writing(ABI::from(i32::MAX)) | AccessFs::Truncate) & !never();
+    }
+    if grant.names {
+        rights |= names();
+    }
+    if grant.read {
+        rights |= AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;
+    }
+    rights
+}
+
+fn find(path: &str) -> Result<Option<(OwnedFd, FileType)>, Failure> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(fd) => {
+            let stat = rustix::fs::fstat(&fd)?;
+            Ok(Some((fd, FileType::from_raw_mode(stat.st_mode))))
+        }
+        // Without search permission the target cannot reach it either.
+        Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}

@@ -1,0 +1,112 @@
+//! Waiting for the program: signals, job control, the end of everything it started.
+
+use super::sys::process::{self, Change, SignalScope, SignalSet};
+use crate::cli::error::{Error, Failure};
+use crate::trap::Code;
+use std::time::{Duration, Instant};
+
+/// Signals that are passed on to the program when another process sends them to us. What the
+/// terminal sends reaches the program by itself: it is in our process group.
+const FORWARDED: [i32; 9] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGWINCH,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
+
+/// How long killed descendants may take to go: a process in uninterruptible sleep can take longer
+/// than anybody waits.
+const LAST_MOMENTS: Duration = Duration::from_secs(2);
+
+/// The signals of a run, blocked from its beginning so that none is lost.
+pub struct Signals {
+    set: SignalSet,
+    before: SignalSet,
+}
+
+impl Signals {
+    /// Blocks them.
+    pub fn block() -> Signals {
+        let mut all = FORWARDED.to_vec();
+        all.push(libc::SIGCHLD);
+        let set = SignalSet::of(&all);
+        Signals { before: set.block(), set }
+    }
+
+    /// The mask before, for the program.
+    pub fn before(&self) -> &SignalSet {
+        &self.before
+    }
+
+    /// Waits for `program` to end and returns its exit code, 128+n for signal n. Stops and goes on
+    /// with it.
+    ///
+    /// # Errors
+    ///
+    /// `SUPERVISE_FAILED` when the watcher was killed: from then on a death of ours would leave
+    /// the program's descendants behind, so the run ends.
+    pub fn supervise(
+        &self,
+        program: i32,
+        watcher: Option<i32>,
+        scope: Option<SignalScope>,
+    ) -> Result<u8, Error> {
+        loop {
+            let (signal, sent) = self.set.wait();
+            if signal != libc::SIGCHLD {
+                if sent {
+                    process::signal(program, signal);
+                }
+                continue;
+            }
+            while let Ok(Some((pid, change))) = process::wait_any(false) {
+                if Some(pid) == watcher && !matches!(change, Change::Stopped(_) | Change::Continued) {
+                    if let Some(scope) = scope {
+                        scope.kill_all();
+                    }
+                    let message = "the watcher process was killed; the run was ended";
+                    return Err(Failure::new(Code::SuperviseFailed, message).into());
+                }
+                if pid != program {
+                    continue;
+                }
+                match change {
+                    Change::Exited(status) => return Ok(status as u8),
+                    Change::Killed(signal) => return Ok(128 + signal as u8),
+                    // The shell that waits for us has to see us stop, too.
+                    Change::Stopped(_) => process::stop_self(),
+                    Change::Continued => {}
+                }
+            }
+        }
+    }
+}
+
+/// Kills whatever the program left, and waits until it is gone.
+pub fn end_all(scope: Option<SignalScope>) {
+    let deadline = Instant::now() + LAST_MOMENTS;
+    let children = SignalSet::of(&[libc::SIGCHLD]);
+    loop {
+        match scope {
+            Some(scope) => scope.kill_all(),
+            None => process::kill_children(),
+        }
+        // Orphans come to us, so no child means no descendant.
+        loop {
+            match process::wait_any(false) {
+                Err(_) => return,
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+            }
+        }
+        if Instant::now() >= deadline {
+            return;
+        }
+        children.wait_for(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,79 @@
+//! Socket calls on addresses that arrive as bytes, and descriptor passing.
+
+use super::{Errno, check};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+/// Sends descriptor `fd` over `socket`. Allocates nothing.
+///
+/// # Errors
+///
+/// As sendmsg(2).
+pub fn send_fd(socket: BorrowedFd<'_>, fd: RawFd) -> Result<(), Errno> {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    // SAFETY: the caller owns `fd` for the length of this call.
+    let fds = [unsafe { BorrowedFd::borrow_raw(fd) }];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(socket, &[std::io::IoSlice::new(&[0])], &mut control, SendFlags::empty()).map(|_| ())
+}
+
+/// Receives the descriptor that [`send_fd`] sent; `None` when the peer went away instead.
+///
+/// # Errors
+///
+/// As recvmsg(2).
+pub fn receive_fd(socket: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let mut parts = [std::io::IoSliceMut::new(&mut byte)];
+    recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    Ok(control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    }))
+}
+
+/// connect(2) to the raw address `address`.
+///
+/// # Errors
+///
+/// As connect(2).
+pub fn connect(socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
+    with_address(libc::SYS_connect, socket, address)
+}
+
+/// bind(2) to the raw address `address`.
+///
+/// # Errors
+///
+/// As bind(2).
+pub fn bind(socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
+    with_address(libc::SYS_bind, socket, address)
+}
+
+fn with_address(call: libc::c_long, socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
+    // SAFETY: the kernel copies `address.len()` bytes and parses them itself.
+    check(unsafe {
+        libc::syscall(call, socket.as_fd().as_raw_fd(), address.as_ptr(), address.len())
+    })
+    .map(|_| ())
+}
+
+/// The abstract name that `socket` is bound to, its leading NUL included; `None` for another address.
+///
+/// # Errors
+///
+/// As getsockname(2).
+pub fn own_abstract_name(socket: &OwnedFd) -> Result<Option<Vec<u8>>, Errno> {
+    let mut address = [0u8; 128];
+    let mut length = address.len() as libc::socklen_t;
+    // SAFETY: `address` has room for `length` bytes.
+    check(i64::from(unsafe {
+        libc::getsockname(socket.as_raw_fd(), address.as_mut_ptr().cast(), &raw mut length)
+    }))?;
+    let name = address.get(2..(length as usize).min(address.len())).unwrap_or_default();
+    Ok((name.first() == Some(&0)).then(|| name.to_vec()))
+}

@@ -1,0 +1,157 @@
+//! The run's private temporary directory.
+
+use super::sys::Errno;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A directory of mode 0700 that is removed, with what is in it, by [`TemporaryDirectory::remove`].
+pub struct TemporaryDirectory {
+    parent: OwnedFd,
+    parent_path: String,
+    name: String,
+}
+
+impl TemporaryDirectory {
+    /// Makes one in the first of `parents` that takes it.
+    ///
+    /// # Errors
+    ///
+    /// The error of the last one tried.
+    pub fn make<'a>(parents: impl IntoIterator<Item = &'a str>) -> Result<Self, Errno> {
+        let mut last = Errno::NOENT;
+        for parent in parents {
+            match TemporaryDirectory::make_in(parent) {
+                Ok(made) => return Ok(made),
+                Err(errno) => last = errno,
+            }
+        }
+        Err(last)
+    }
+
+    fn make_in(parent: &str) -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = rustix::fs::open(parent, flags, Mode::empty())?;
+        let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&parent));
+        let path = rustix::fs::readlink(link, Vec::new())?;
+        let parent_path = path.into_string().map_err(|_| Errno::ILSEQ)?;
+        loop {
+            let mut random = [0u8; 8];
+            rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+            let name = format!("landstrip-{:016x}", u64::from_ne_bytes(random));
+            match rustix::fs::mkdirat(&parent, &name, Mode::RWXU) {
+                Ok(()) => return Ok(TemporaryDirectory { parent, parent_path, name }),
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Its path, free of symbolic links.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.parent_path.trim_end_matches('/'), self.name)
+    }
+
+    /// Removes it. What cannot be removed stays; nothing outside is ever touched.
+    pub fn remove(&self) {
+        if rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR) == Err(Errno::NOTEMPTY)
+        {
+            if let Ok(fd) = open_directory(self.parent.as_fd(), self.name.as_str()) {
+                empty(&fd);
+            }
+            let _ = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty())
+}
+
+/// Deletes everything below `root`. No path is followed: each step is one name in an open directory.
+///
+/// One directory is open at a time beside the root, so that a deep tree exhausts neither descriptors
+/// nor the stack: a directory that is not empty is emptied by moving what it holds up to the root.
+fn empty(root: &OwnedFd) {
+    let mut fresh = 0u64;
+    loop {
+        let Ok(entries) = Dir::read_from(root) else { return };
+        let mut progress = false;
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            if entry.file_type() != FileType::Directory
+                && rustix::fs::unlinkat(root, name, AtFlags::empty()).is_ok()
+            {
+                progress = true;
+                continue;
+            }
+            if rustix::fs::unlinkat(root, name, AtFlags::REMOVEDIR).is_ok() {
+                progress = true;
+                continue;
+            }
+            // The run may have taken its own permissions away.
+            let _ = rustix::fs::chmodat(root, name, Mode::RWXU, AtFlags::empty());
+            let Ok(directory) = open_directory(root.as_fd(), name) else { continue };
+            progress |= lift(&directory, root, &mut fresh);
+            progress |= rustix::fs::unlinkat(root, name, AtFlags::REMOVEDIR).is_ok();
+        }
+        if !progress {
+            return;
+        }
+    }
+}
+
+/// Deletes the files of `directory` and moves its subdirectories to `root` under fresh names.
+fn lift(directory: &OwnedFd, root: &OwnedFd, fresh: &mut u64) -> bool {
+    let Ok(entries) = Dir::read_from(directory) else { return false };
+    let mut progress = false;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        if rustix::fs::unlinkat(directory, name, AtFlags::empty()).is_ok()
+            || rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR).is_ok()
+        {
+            progress = true;
+            continue;
+        }
+        let _ = rustix::fs::chmodat(directory, name, Mode::RWXU, AtFlags::empty());
+        *fresh += 1;
+        progress |=
+            rustix::fs::renameat(directory, name, root, format!("landstrip-lifted-{fresh}")).is_ok();
+    }
+    progress
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_deep_and_locked_tree_goes_and_its_neighbours_stay() {
+        let outer = tempfile::tempdir().unwrap();
+        let parent = outer.path().to_str().unwrap();
+        std::fs::write(outer.path().join("neighbour"), "x").unwrap();
+        let made = TemporaryDirectory::make([parent]).unwrap();
+        let path = made.path();
+        let mut deep = std::path::PathBuf::from(&path);
+        for _ in 0..300 {
+            deep.push("d");
+            std::fs::create_dir(&deep).unwrap();
+            std::fs::write(deep.join("file"), "x").unwrap();
+        }
+        std::os::unix::fs::symlink(outer.path().join("neighbour"), Path::new(&path).join("link")).unwrap();
+        let locked = Path::new(&path).join("locked");
+        std::fs::create_dir(&locked).unwrap();
+        std::fs::write(locked.join("f"), "x").unwrap();
+        std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o0)).unwrap();
+        made.remove();
+        assert!(!Path::new(&path).exists());
+        assert!(outer.path().join("neighbour").exists());
+    }
+}

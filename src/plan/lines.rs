@@ -1,0 +1,150 @@
+//! Who holds which line of a policy, and what nobody holds.
+
+use super::{HostSupport, OLDEST_ABI, Plan, SCOPED_ABI};
+use crate::policy::{Access, Effect, Origin, Pattern, ResolvedPolicy, Rule};
+use serde::Serialize;
+
+/// A mechanism that holds a line of the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Holder {
+    /// Landlock, in the kernel.
+    Landlock,
+    /// The broker does the operation itself, after deciding.
+    Broker,
+    /// Landlock for what a whole subtree can be granted, the broker for the rest.
+    LandlockAndBroker,
+    /// The seccomp filter.
+    Seccomp,
+}
+
+/// One line of the policy and who holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// The line.
+    pub origin: Origin,
+    /// The line as typed.
+    pub text: String,
+    /// Who holds it.
+    pub held_by: Holder,
+    /// What else is to be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'static str>,
+}
+
+/// Something that no mechanism of this host holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Shortfall {
+    /// Its name, for `--accept`.
+    pub name: &'static str,
+    /// What is not held, and why.
+    pub message: String,
+    /// The line of the policy, where one is about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// Whether `--accept` takes it.
+    pub acceptable: bool,
+}
+
+/// The shortfalls of `policy` on this host.
+pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shortfall> {
+    let mut found = Vec::new();
+    let mut add = |name, message: &str, origin: Option<&Origin>, acceptable| {
+        let message = message.to_owned();
+        found.push(Shortfall { name, message, origin: origin.cloned(), acceptable });
+    };
+    if host.landlock_abi < OLDEST_ABI {
+        let message = "this kernel has no Landlock of ABI 2 or later (Linux 5.19 with \
+            CONFIG_SECURITY_LANDLOCK, and `landlock` in the boot parameter lsm=)";
+        add("landlock", message, None, false);
+    } else if host.landlock_abi < SCOPED_ABI {
+        let message = "Landlock before ABI 6 (Linux 6.12) cannot keep signals inside: the program \
+            could signal other processes of this user, and its descendants outlive a killed launcher";
+        add("signals", message, None, true);
+    }
+    if host.landlock_abi < 4 && !policy.network.allow_network && host.nested {
+        let message = "inside another sandbox, TCP is held by Landlock alone, which needs ABI 4";
+        add("tcp", message, policy.network.allow_network_origin.as_ref(), false);
+    }
+    let network = &policy.network;
+    let not_yet = "is not available on Linux in this version";
+    let ports = [&network.http_proxy_port, &network.socks_proxy_port];
+    for port in ports.into_iter().flatten() {
+        add("proxy-port", &format!("a proxy port {not_yet}"), Some(&port.origin), true);
+    }
+    for domains in [&network.allowed_domains, &network.denied_domains].into_iter().flatten() {
+        for domain in domains {
+            add("domains", &format!("a domain rule {not_yet}"), Some(&domain.origin), true);
+        }
+    }
+    if let Some(local) = network.allow_local_binding.as_ref().filter(|local| local.value) {
+        add("local-binding", &format!("loopback alone {not_yet}"), Some(&local.origin), true);
+    }
+    for rule in &network.allow_unix_sockets {
+        add("unix-sockets", &format!("a socket list {not_yet}"), Some(&rule.origin), true);
+    }
+    for origin in limit_origins(policy) {
+        add("limits", &format!("a resource limit {not_yet}"), Some(origin), true);
+    }
+    found
+}
+
+fn limit_origins(policy: &ResolvedPolicy) -> impl Iterator<Item = &Origin> {
+    let limits = &policy.limits;
+    [
+        limits.memory.as_ref().map(|l| &l.origin),
+        limits.pids.as_ref().map(|l| &l.origin),
+        limits.cpu.as_ref().map(|l| &l.origin),
+        limits.time.as_ref().map(|l| &l.origin),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// For every line of the plan's policy, who holds it.
+pub(super) fn lines(plan: &Plan) -> Vec<Line> {
+    let mut lines: Vec<Line> = plan.policy.rules.iter().map(|rule| line(plan, rule)).collect();
+    let network = &plan.policy.network;
+    let mut add = |origin: &Origin, text: &str, held_by, note| {
+        lines.push(Line { origin: origin.clone(), text: text.to_owned(), held_by, note });
+    };
+    if let Some(origin) = &network.allow_network_origin {
+        let text = if network.allow_network { "true" } else { "false" };
+        add(origin, text, Holder::Seccomp, None);
+    }
+    if let Some(all) = &network.allow_all_unix_sockets {
+        let text = if all.value { "true" } else { "false" };
+        add(&all.origin, text, Holder::Broker, None);
+    }
+    lines
+}
+
+fn line(plan: &Plan, rule: &Rule) -> Line {
+    let note = match (&rule.pattern, rule.effect) {
+        (Pattern::Glob(_), Effect::Deny) if rule.access == Access::Read => {
+            Some("executing a file that matches is refused by name at the time of the call")
+        }
+        (Pattern::Name(_), _) => Some("the link itself may not be replaced"),
+        _ => None,
+    };
+    Line { origin: rule.origin.clone(), text: rule.text.clone(), held_by: holder(plan, rule), note }
+}
+
+/// A denial is held by Landlock, since nothing that it denies is ever granted; the broker never opens
+/// it and reports. A grant is Landlock's where it was granted whole.
+fn holder(plan: &Plan, rule: &Rule) -> Holder {
+    let held = match rule.access {
+        Access::Read => &plan.kernel_read,
+        Access::Write => &plan.kernel_write,
+    };
+    match (&rule.pattern, rule.effect) {
+        (_, Effect::Deny) => Holder::LandlockAndBroker,
+        (Pattern::Subtree(path), Effect::Allow) if held.contains(path) => Holder::Landlock,
+        (Pattern::Subtree(path), Effect::Allow) => {
+            let below = format!("{}/", path.trim_end_matches('/'));
+            let part = held.iter().any(|grant| grant.starts_with(&below));
+            if part { Holder::LandlockAndBroker } else { Holder::Broker }
+        }
+        (Pattern::Glob(_) | Pattern::Name(_), Effect::Allow) => Holder::Broker,
+    }
+}

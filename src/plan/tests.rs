@@ -1,0 +1,87 @@
+use super::*;
+use crate::policy::{Format, MemoryTree, Place, merge, parse, resolve};
+
+const HOST: HostSupport = HostSupport { landlock_abi: 7, nested: false };
+
+fn tree() -> MemoryTree {
+    let mut tree = MemoryTree::new();
+    tree.dir("/repo/src").file("/repo/.env", "").dir("/home/me/.ssh").dir("/usr/bin").dir("/tmp");
+    tree
+}
+
+fn planned(json: &str) -> Plan {
+    let view = tree();
+    let policy = merge(vec![parse("p", json.as_bytes(), Format::Json).unwrap()]);
+    let place = Place { cwd: "/repo", home: Some("/home/me"), view: &view };
+    plan(resolve(&policy, &place).unwrap(), None, &view, HOST)
+}
+
+#[test]
+fn a_root_without_denials_is_the_kernels() {
+    let plan = planned(r#"{"filesystem":{"allowWrite":["."]}}"#);
+    assert!(plan.kernel_write.contains(&"/repo".to_owned()));
+    assert_eq!((plan.reads, plan.inner.reading, plan.inner.executing), (false, false, false));
+    assert!(plan.shortfalls.is_empty());
+}
+
+#[test]
+fn nothing_denied_is_granted() {
+    let plan = planned(r#"{"filesystem":{"allowWrite":["."],"denyWrite":[".env","**/*.pem"]}}"#);
+    assert!(!plan.kernel_write.iter().any(|path| path.starts_with("/repo")));
+    // The broker may write there; the outer domain knows no denials.
+    assert!(plan.outer.grants.iter().any(|grant| grant.path == "/repo" && grant.write));
+}
+
+#[test]
+fn execution_is_the_kernels_only_where_no_new_file_could_be_shut_out() {
+    let outside = planned(r#"{"filesystem":{"allowWrite":["."],"denyRead":["~/.ssh"]}}"#);
+    assert!(outside.inner.executing);
+    let inside = planned(r#"{"filesystem":{"allowWrite":["."],"denyRead":[".env"]}}"#);
+    assert!(!inside.inner.executing);
+    let glob = planned(r#"{"filesystem":{"denyRead":["**/*.pem"]}}"#);
+    assert!(!glob.inner.executing);
+}
+
+#[test]
+fn a_missing_file_opens_its_directory_to_the_broker_alone() {
+    let plan = planned(r#"{"filesystem":{"allowWrite":["/home/me/.cache/x"]}}"#);
+    assert!(plan.outer.grants.contains(&root("/home/me", true)));
+    assert!(!plan.kernel_write.iter().any(|path| path.starts_with("/home")));
+}
+
+#[test]
+fn shortfalls_name_their_line() {
+    let plan = planned("{\"network\":{\n\"httpProxyPort\": 3128}}");
+    let shortfall = &plan.shortfalls[0];
+    assert_eq!((shortfall.name, shortfall.origin.as_ref().unwrap().line), ("proxy-port", 2));
+    let old = HostSupport { landlock_abi: 4, nested: false };
+    let names: Vec<_> =
+        lines::shortfalls(&ResolvedPolicy::default(), old).iter().map(|s| s.name).collect();
+    assert_eq!(names, ["signals"]);
+}
+
+#[test]
+fn every_line_has_a_holder() {
+    let plan = planned(r#"{"filesystem":{"allowWrite":[".","*.log"],"denyWrite":[".env"]}}"#);
+    let held: Vec<_> = plan
+        .lines()
+        .into_iter()
+        .filter(|line| !line.origin.is_built_in())
+        .map(|line| (line.text, line.held_by))
+        .collect();
+    assert_eq!(
+        held,
+        [
+            (".".to_owned(), Holder::LandlockAndBroker),
+            ("*.log".to_owned(), Holder::Broker),
+            (".env".to_owned(), Holder::LandlockAndBroker),
+        ]
+    );
+}
+
+#[test]
+fn ancestors_end_at_the_root() {
+    assert_eq!(ancestors("/a/b/c").collect::<Vec<_>>(), ["/a/b", "/a", "/"]);
+    assert_eq!(ancestors("/a").collect::<Vec<_>>(), ["/"]);
+    assert_eq!(ancestors("/").count(), 0);
+}

@@ -1,0 +1,134 @@
+//! Attackers that change what a name means while another thread uses it.
+//!
+//! Each reports `tries won`: how often the call succeeded, and, for calls that give a descriptor,
+//! how often that descriptor was the forbidden file. Whether a call without a descriptor hit the
+//! forbidden file is for the test to see in the tree.
+
+use crate::args::{Call, fill, leak, number};
+use crate::{Outcome, Vars};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+/// `race-string N ALLOWED FORBIDDEN CALL ...RACE...`: one thread rewrites the path in memory
+/// between the two names, which have the same length, while another makes the call.
+pub fn string(rest: &str, vars: &Vars) -> Outcome {
+    let [count, allowed, forbidden, op] = split(rest);
+    let (allowed, forbidden) = (fill(allowed, vars), fill(forbidden, vars));
+    assert_eq!(allowed.len(), forbidden.len(), "both names need one length");
+    let mut size = 0;
+    let pointer = leak(format!("{allowed}\0").into_bytes(), &mut size);
+    // SAFETY: the buffer is leaked, and both threads touch it through atomics only; the kernel
+    // reads it whenever it likes, which is the point.
+    let shared = unsafe { std::slice::from_raw_parts(pointer as *const AtomicU8, size) };
+    let swap = |turn: bool| {
+        let text = if turn { &forbidden } else { &allowed };
+        for (to, from) in shared.iter().zip(text.bytes()) {
+            to.store(from, Ordering::Relaxed);
+        }
+    };
+    race(
+        number(count, vars),
+        op,
+        vars,
+        Some(pointer),
+        &forbidden,
+        swap,
+    )
+}
+
+/// `race-link N LINK ALLOWED FORBIDDEN CALL ...`: one thread replaces the symbolic link LINK,
+/// pointing it to one and the other target, while another makes the call through it.
+pub fn link(rest: &str, vars: &Vars) -> Outcome {
+    let (count, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    let (link, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    let [allowed, forbidden, seen, op] = split(rest);
+    let temporary = format!("{link}.new");
+    let swap = |turn: bool| {
+        let target = if turn { forbidden } else { allowed };
+        let _ = std::fs::remove_file(&temporary);
+        let _ = std::os::unix::fs::symlink(target, &temporary);
+        let _ = std::fs::rename(&temporary, link);
+    };
+    race(number(count, vars), op, vars, None, seen, swap)
+}
+
+/// `race-exchange N A B SEEN CALL ...`: one thread exchanges A and B with `RENAME_EXCHANGE`.
+/// SEEN is the forbidden file by a name that does not change.
+pub fn exchange(rest: &str, vars: &Vars) -> Outcome {
+    let (count, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    let [a, b, seen, op] = split(rest);
+    let call = format!("AT_FDCWD \"{a} AT_FDCWD \"{b} RENAME_EXCHANGE");
+    let call = Call::parse("renameat2", &call, vars);
+    race(number(count, vars), op, vars, None, seen, |_| {
+        let _ = call.make();
+    })
+}
+
+fn split(rest: &str) -> [&str; 4] {
+    let mut parts = rest.splitn(4, ' ');
+    [(); 4].map(|()| {
+        parts
+            .next()
+            .unwrap_or_else(|| crate::args::fail("race: too few words"))
+    })
+}
+
+fn race(
+    count: i64,
+    op: &str,
+    vars: &Vars,
+    pointer: Option<i64>,
+    forbidden: &str,
+    swap: impl Fn(bool) + Sync,
+) -> Outcome {
+    let (word, rest) = op.split_once(' ').unwrap_or((op, ""));
+    let call = Call::parse_with(word, rest, vars, pointer);
+    let opens = ["open", "openat", "openat2", "creat"].contains(&word);
+    let identity = |path: &str| std::fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
+    let wanted = identity(forbidden);
+    let done = AtomicBool::new(false);
+    let (mut succeeded, mut reached) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut turn = false;
+            while !done.load(Ordering::Relaxed) {
+                turn = !turn;
+                swap(turn);
+                for _ in 0..fastrand(turn) {
+                    std::hint::spin_loop();
+                }
+            }
+            swap(false);
+        });
+        for _ in 0..count {
+            let Ok(value) = call.make() else { continue };
+            succeeded += 1;
+            if opens {
+                let there = identity(&format!("/proc/self/fd/{value}"));
+                reached += i64::from(there.is_some() && there == wanted);
+                // SAFETY: a descriptor that the call above just gave us.
+                unsafe { libc::close(value as i32) };
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    Ok(if opens {
+        format!("{succeeded} {reached}")
+    } else {
+        format!("{succeeded}")
+    })
+}
+
+/// A pause of varying length, so that the swap meets every phase of the call.
+fn fastrand(turn: bool) -> u32 {
+    use std::cell::Cell;
+    thread_local!(static SEED: Cell<u32> = const { Cell::new(0x9e37_79b9) });
+    SEED.with(|seed| {
+        let mut x = seed.get();
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        seed.set(x);
+        x % if turn { 4000 } else { 1000 }
+    })
+}

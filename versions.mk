@@ -1,0 +1,8 @@
+# What the project needs and Cargo.lock does not name: in this one place.
+
+CARGO_DENY_VERSION := 0.20.2
+
+# Debian packages: to build (a linker and static glibc), to test, to compare speed with.
+BUILD_PACKAGES := gcc libc6-dev
+TEST_PACKAGES := $(BUILD_PACKAGES) acl bash git procps util-linux
+BENCH_PACKAGES := $(BUILD_PACKAGES) bubblewrap git grep
