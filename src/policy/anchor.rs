@@ -27,12 +27,7 @@ pub(crate) fn anchors<'a>(dirs: impl Iterator<Item = &'a str>) -> Vec<Anchor> {
             }
         }
     };
-    dirs.iter()
-        .map(|dir| Anchor {
-            path: (*dir).to_owned(),
-            outermost: outermost(dir),
-        })
-        .collect()
+    dirs.iter().map(|dir| Anchor { path: (*dir).to_owned(), outermost: outermost(dir) }).collect()
 }
 
 #[cfg(test)]
@@ -42,17 +37,10 @@ mod tests {
     #[test]
     fn anchors_know_which_of_them_are_outermost() {
         let found = anchors(["/w", "/x/y", "/w/a/b", "/wx", "/w", "/x/y/z"].into_iter());
-        let found: Vec<(&str, bool)> = found
-            .iter()
-            .map(|anchor| (anchor.path.as_str(), anchor.outermost))
-            .collect();
-        let expected = [
-            ("/w", true),
-            ("/x/y", true),
-            ("/w/a/b", false),
-            ("/wx", true),
-            ("/x/y/z", false),
-        ];
+        let found: Vec<(&str, bool)> =
+            found.iter().map(|anchor| (anchor.path.as_str(), anchor.outermost)).collect();
+        let expected =
+            [("/w", true), ("/x/y", true), ("/w/a/b", false), ("/wx", true), ("/x/y/z", false)];
         assert_eq!(found, expected);
         assert!(!anchors(["/", "/w"].into_iter())[1].outermost);
     }

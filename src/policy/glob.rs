@@ -63,10 +63,7 @@ struct Written {
 
 impl From<Glob> for Written {
     fn from(glob: Glob) -> Self {
-        Self {
-            anchor: glob.anchor,
-            pattern: glob.body.text.clone(),
-        }
+        Self { anchor: glob.anchor, pattern: glob.body.text.clone() }
     }
 }
 
@@ -130,13 +127,7 @@ impl Glob {
         Ok(Self {
             anchor: anchor.to_owned(),
             anchor_depth: depth(anchor.as_bytes()),
-            body: Arc::new(Body {
-                text: pattern.to_owned(),
-                parts,
-                crossing,
-                loose,
-                needs,
-            }),
+            body: Arc::new(Body { text: pattern.to_owned(), parts, crossing, loose, needs }),
         })
     }
 
@@ -273,9 +264,7 @@ pub fn expand(pattern: &str) -> Result<Vec<String>, String> {
             return Err(format!("has more than {MAX_BRACES} pairs of braces"));
         }
         if todo.len() + done.len() + commas.len() + 1 > MAX_EXPANSIONS {
-            return Err(format!(
-                "its braces expand to more than {MAX_EXPANSIONS} patterns"
-            ));
+            return Err(format!("its braces expand to more than {MAX_EXPANSIONS} patterns"));
         }
         let mut ends = commas;
         ends.push(close);
@@ -384,11 +373,7 @@ mod tests {
         ];
         for (pattern, path, expected) in cases {
             let glob = Glob::new("/w", pattern).unwrap();
-            assert_eq!(
-                glob.matches(path.as_bytes()),
-                *expected,
-                "{pattern} on {path}"
-            );
+            assert_eq!(glob.matches(path.as_bytes()), *expected, "{pattern} on {path}");
         }
         let question = Glob::new("/", "?").unwrap();
         assert!(question.matches(b"/\xff"), "one byte that is no UTF-8");
@@ -406,11 +391,7 @@ mod tests {
         assert!(glob.progresses_at(b"/w/a/.git"));
         assert!(!glob.progresses_at(b"/w/a/src"));
         assert!(!glob.progresses_at(b"/w/a/.git/hooks"));
-        assert!(
-            Glob::new("/w", "**/a/*/b")
-                .unwrap()
-                .progresses_at(b"/w/a/a/a")
-        );
+        assert!(Glob::new("/w", "**/a/*/b").unwrap().progresses_at(b"/w/a/a/a"));
         assert!(!Glob::new("/w", "**/*/b").unwrap().progresses_at(b"/w/a/a"));
         assert!(glob.progresses_at(b"/w"), "the anchor is on the way");
         let finite = Glob::new("/w", "*/x").unwrap();

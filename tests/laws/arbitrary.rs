@@ -143,11 +143,7 @@ pub fn parsed(file: &str, doc: &Value) -> Document {
 }
 
 pub fn place(tree: &MemoryTree) -> Place<'_> {
-    Place {
-        cwd: "/w",
-        home: None,
-        view: tree,
-    }
+    Place { cwd: "/w", home: None, view: tree }
 }
 
 /// The resolved policy, but for documents that lead into a loop of links.
@@ -162,11 +158,7 @@ pub fn probes(tree: &MemoryTree) -> Vec<String> {
         let dir = path.trim_end_matches('/');
         for below in ["", "/a", "/b", "/new", "/.x", "/a/b", "/b/c/a"] {
             let probe = format!("{dir}{below}");
-            probes.push(if probe.is_empty() {
-                "/".to_owned()
-            } else {
-                probe
-            });
+            probes.push(if probe.is_empty() { "/".to_owned() } else { probe });
         }
     }
     probes

@@ -51,10 +51,7 @@ fn ours(pattern: &str, path: &str) -> bool {
 
 /// Whether `test` holds for the path or one of its ancestors.
 fn any_prefix(path: &str, test: impl Fn(&str) -> bool) -> bool {
-    let ends = path
-        .match_indices('/')
-        .map(|(at, _)| at)
-        .chain([path.len()]);
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
     ends.into_iter().any(|end| test(&path[..end]))
 }
 

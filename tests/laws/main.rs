@@ -247,17 +247,9 @@ fn large_policies_are_answered_or_refused() {
     assert!(decider.decide(Access::Write, b"/w/x").is_allowed());
 
     let globs = resolved(&list(&|i| format!("**/n{i}*"), 1_000), &tree).unwrap();
-    assert!(
-        !Decider::new(&globs)
-            .decide(Access::Write, b"/w/a/n999x")
-            .is_allowed()
-    );
+    assert!(!Decider::new(&globs).decide(Access::Write, b"/w/a/n999x").is_allowed());
 
-    let text = list(
-        &|i| format!("/long/enough/to/fill/the/document/{i}"),
-        300_000,
-    )
-    .to_string();
+    let text = list(&|i| format!("/long/enough/to/fill/the/document/{i}"), 300_000).to_string();
     let error = parse("p", text.as_bytes(), Format::Json).unwrap_err();
     assert!(error.message.contains("4 MiB"), "{error}");
     let text = list(&|_| "x".to_owned(), 300_000).to_string();
@@ -276,9 +268,7 @@ fn the_engine_is_pure() {
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        let code = text
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("//"));
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         for line in code {
             for word in [
                 "unsafe",
