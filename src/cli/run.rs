@@ -14,7 +14,11 @@ use std::io::IsTerminal;
 ///
 /// An error when the program did not run, or could not be supervised.
 pub fn run(args: &RunArgs, what: What<'_>, _traps: Option<&TrapFd>) -> Result<u8, Error> {
-    let What::Program { program, args: rest } = what else {
+    let What::Program {
+        program,
+        args: rest,
+    } = what
+    else {
         return Err(Failure::new(Code::PlatformUnsupported, "bundles are not available").into());
     };
     let policy = resolved(&args.policy)?;
@@ -31,13 +35,19 @@ pub fn run(args: &RunArgs, what: What<'_>, _traps: Option<&TrapFd>) -> Result<u8
         accept: args.accept.clone(),
         inherit: args.inherit.clone(),
         traps: args.trap_fd.map(TrapFd::inherit).transpose()?,
-        style: if std::io::stderr().is_terminal() { Style::Text } else { Style::Json },
+        style: if std::io::stderr().is_terminal() {
+            Style::Text
+        } else {
+            Style::Json
+        },
     };
     crate::linux::launch::run(job)
 }
 
 fn resolved(args: &PolicyArgs) -> Result<ResolvedPolicy, Error> {
-    let sources = load(args, |name| policy::shipped::find(&format!("@{name}")).map(|s| s.text))?;
+    let sources = load(args, |name| {
+        policy::shipped::find(&format!("@{name}")).map(|s| s.text)
+    })?;
     let mut documents = Vec::new();
     for source in &sources {
         let format = match source.format {
@@ -56,7 +66,10 @@ fn resolved(args: &PolicyArgs) -> Result<ResolvedPolicy, Error> {
     let home = std::env::var("HOME").ok();
     let place = Place {
         cwd: cwd.to_str().ok_or_else(|| {
-            Failure::new(Code::PolicyParseFailed, "the current directory is not UTF-8")
+            Failure::new(
+                Code::PolicyParseFailed,
+                "the current directory is not UTF-8",
+            )
         })?,
         home: home.as_deref(),
         view: &crate::linux::host::HostView,
