@@ -57,12 +57,17 @@ pub fn run(job: Job) -> Result<u8, Error> {
         temporary.0 = Some(make_temporary(&job.env)?);
     }
     let env = with_temporary(job.env, temporary.path().as_deref());
-    let plan =
-        plan::plan(job.policy, temporary.path().as_deref(), &host::HostView, support);
+    let plan = plan::plan(
+        job.policy,
+        temporary.path().as_deref(),
+        &host::HostView,
+        support,
+    );
     refuse_shortfalls(&plan, &job.accept)?;
 
     // Capabilities: root keeps the ones that work on files and processes of its own.
-    let (_, permitted) = process::capabilities().map_err(|e| setup(Mechanism::Seccomp, "capget", e))?;
+    let (_, permitted) =
+        process::capabilities().map_err(|e| setup(Mechanism::Seccomp, "capget", e))?;
     let keep = permitted & KEEP;
     let options = Options {
         broker: plan.broker,
@@ -76,7 +81,9 @@ pub fn run(job: Job) -> Result<u8, Error> {
     // Rule paths are opened while nothing is restricted yet.
     let inherited = inherited_files(&plan);
     let mut inner = plan.inner.clone();
-    inner.grants.extend(inherited.iter().map(|(grant, _)| grant.clone()));
+    inner
+        .grants
+        .extend(inherited.iter().map(|(grant, _)| grant.clone()));
     let abi = support.landlock_abi;
     let failed = |f: landlock::Failure| Failure::setup(Mechanism::Landlock, f.0);
     let outer_ruleset = landlock::ruleset(&plan.outer, abi).map_err(failed)?;
@@ -129,7 +136,9 @@ pub fn run(job: Job) -> Result<u8, Error> {
     supervise::end_all(scope);
     if let Some(broker) = &broker {
         broker.clean_up();
-        broker.reporter().finish(&mut io::stderr().lock(), job.style);
+        broker
+            .reporter()
+            .finish(&mut io::stderr().lock(), job.style);
     }
     drop(temporary);
     result
@@ -147,7 +156,10 @@ fn enter(ruleset: &OwnedFd, abi: u32) -> Result<Option<SignalScope>, Failure> {
     let outsider = Outsider::find().map_err(|e| setup(Mechanism::Landlock, "fork", e))?;
     restrict()?;
     SignalScope::prove(outsider).map(Some).ok_or_else(|| {
-        Failure::setup(Mechanism::Landlock, "signals leave the domain although the kernel has scopes")
+        Failure::setup(
+            Mechanism::Landlock,
+            "signals leave the domain although the kernel has scopes",
+        )
     })
 }
 
@@ -185,12 +197,18 @@ impl Drop for Temporary {
 }
 
 fn make_temporary(env: &[OsString]) -> Result<TemporaryDirectory, Failure> {
-    let own = env.iter().find_map(|v| v.as_bytes().strip_prefix(b"TMPDIR=")).and_then(|v| {
-        std::str::from_utf8(v).ok().filter(|path| path.starts_with('/'))
-    });
+    let own = env
+        .iter()
+        .find_map(|v| v.as_bytes().strip_prefix(b"TMPDIR="))
+        .and_then(|v| {
+            std::str::from_utf8(v)
+                .ok()
+                .filter(|path| path.starts_with('/'))
+        });
     let parents = own.into_iter().chain(["/tmp", "/var/tmp", "/dev/shm"]);
     TemporaryDirectory::make(parents).map_err(|errno| {
-        let message = format!("cannot make a temporary directory in TMPDIR, /tmp or /var/tmp: {errno}");
+        let message =
+            format!("cannot make a temporary directory in TMPDIR, /tmp or /var/tmp: {errno}");
         Failure::new(Code::SandboxSetupFailed, message)
     })
 }
@@ -204,11 +222,17 @@ fn with_temporary(mut env: Vec<OsString>, path: Option<&str>) -> Vec<OsString> {
 }
 
 fn refuse_shortfalls(plan: &Plan, accept: &[String]) -> Result<(), Failure> {
-    let refused = |s: &&plan::Shortfall| !(s.acceptable && accept.iter().any(|name| name == s.name));
-    let Some(shortfall) = plan.shortfalls.iter().find(refused) else { return Ok(()) };
+    let refused =
+        |s: &&plan::Shortfall| !(s.acceptable && accept.iter().any(|name| name == s.name));
+    let Some(shortfall) = plan.shortfalls.iter().find(refused) else {
+        return Ok(());
+    };
     let mut message = shortfall.message.clone();
     if shortfall.acceptable {
-        message.push_str(&format!(" (to run without it: --accept {})", shortfall.name));
+        message.push_str(&format!(
+            " (to run without it: --accept {})",
+            shortfall.name
+        ));
     }
     let failure = Failure::new(Code::ShortfallRefused, message);
     Err(match &shortfall.origin {
@@ -242,14 +266,20 @@ fn inherited_files(plan: &Plan) -> Vec<(plan::Grant, (u64, u64, Access))> {
         let Ok(path) = rustix::fs::readlink(format!("/proc/self/fd/{number}"), Vec::new()) else {
             continue;
         };
-        let Ok(path) = path.into_string() else { continue };
+        let Ok(path) = path.into_string() else {
+            continue;
+        };
         let mode = flags & OFlags::RWMODE;
         for access in [Access::Read, Access::Write] {
             let wanted = match access {
                 Access::Read => plan.reads && mode != OFlags::WRONLY,
                 Access::Write => mode == OFlags::WRONLY || mode == OFlags::RDWR,
             };
-            let denied_by_name = plan.decider.decide(access, path.as_bytes()).rule().is_some();
+            let denied_by_name = plan
+                .decider
+                .decide(access, path.as_bytes())
+                .rule()
+                .is_some();
             if wanted && !denied_by_name {
                 let grant = plan::Grant {
                     path: path.clone(),
@@ -302,18 +332,28 @@ fn launch_failure(step: Step, errno: Errno, path: &OsStr) -> Error {
     let what = match step {
         Step::Exec => {
             let program = path.to_string_lossy().into_owned();
-            return Error::Launch { program, errno: name, message: text };
+            return Error::Launch {
+                program,
+                errno: name,
+                message: text,
+            };
         }
         Step::Directory => {
-            return Failure::new(Code::LaunchFailed, format!("cannot start in the directory: {text}"))
-                .into();
+            return Failure::new(
+                Code::LaunchFailed,
+                format!("cannot start in the directory: {text}"),
+            )
+            .into();
         }
         Step::Clone => "clone",
         Step::Descriptors => "closing descriptors",
         Step::Capabilities => "dropping capabilities",
-        Step::Landlock => return setup(Mechanism::Landlock, "restricting the program", errno).into(),
+        Step::Landlock => {
+            return setup(Mechanism::Landlock, "restricting the program", errno).into();
+        }
         Step::Seccomp if errno == Errno::BUSY => {
-            let message = "an outer sandbox has a seccomp listener already, and there can be only one";
+            let message =
+                "an outer sandbox has a seccomp listener already, and there can be only one";
             return Failure::setup(Mechanism::Seccomp, message).into();
         }
         Step::Seccomp => "installing the filter (Linux 5.19 or later is needed)",
@@ -329,13 +369,21 @@ fn setup(mechanism: Mechanism, what: &str, errno: Errno) -> Failure {
 
 fn sys_pair() -> Result<(OwnedFd, OwnedFd), Failure> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-        .map_err(|e| setup(Mechanism::Seccomp, "socketpair", e))
+    socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|e| setup(Mechanism::Seccomp, "socketpair", e))
 }
 
 fn c_string(bytes: &[u8]) -> Result<CString, Failure> {
     CString::new(bytes).map_err(|_| {
-        Failure::new(Code::LaunchFailed, "an argument or a variable contains a NUL character")
+        Failure::new(
+            Code::LaunchFailed,
+            "an argument or a variable contains a NUL character",
+        )
     })
 }
 
@@ -357,11 +405,17 @@ fn look_up(program: &OsStr, env: &[OsString]) -> Result<OsString, Error> {
     if name.contains(&b'/') {
         return Ok(program.to_owned());
     }
-    let path = env.iter().find_map(|variable| variable.as_bytes().strip_prefix(b"PATH="));
+    let path = env
+        .iter()
+        .find_map(|variable| variable.as_bytes().strip_prefix(b"PATH="));
     let mut last = Errno::NOENT;
     // execvp(3)'s default where PATH is not set.
     for directory in path.unwrap_or(b"/bin:/usr/bin").split(|&byte| byte == b':') {
-        let directory = if directory.is_empty() { b"." } else { directory };
+        let directory = if directory.is_empty() {
+            b"."
+        } else {
+            directory
+        };
         let candidate = [directory, b"/", name].concat();
         match rustix::fs::access(candidate.as_slice(), rustix::fs::Access::EXEC_OK) {
             Ok(()) if is_file(&candidate) => return Ok(OsString::from_vec(candidate)),
@@ -376,4 +430,3 @@ fn is_file(path: &[u8]) -> bool {
     rustix::fs::stat(path)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
-

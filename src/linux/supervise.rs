@@ -35,7 +35,10 @@ impl Signals {
         let mut all = FORWARDED.to_vec();
         all.push(libc::SIGCHLD);
         let set = SignalSet::of(&all);
-        Signals { before: set.block(), set }
+        Signals {
+            before: set.block(),
+            set,
+        }
     }
 
     /// The mask before, for the program.
@@ -65,7 +68,8 @@ impl Signals {
                 continue;
             }
             while let Ok(Some((pid, change))) = process::wait_any(false) {
-                if Some(pid) == watcher && !matches!(change, Change::Stopped(_) | Change::Continued) {
+                if Some(pid) == watcher && !matches!(change, Change::Stopped(_) | Change::Continued)
+                {
                     if let Some(scope) = scope {
                         scope.kill_all();
                     }

@@ -20,7 +20,10 @@ impl Held {
             || (0..path.len())
                 .rev()
                 .filter(|&at| path[at] == b'/')
-                .any(|at| self.0.contains(if at == 0 { &b"/"[..] } else { &path[..at] }))
+                .any(|at| {
+                    self.0
+                        .contains(if at == 0 { &b"/"[..] } else { &path[..at] })
+                })
     }
 }
 
@@ -31,9 +34,14 @@ mod tests {
     #[test]
     fn a_subtree_covers_itself_and_what_is_below() {
         let held = Held::new(&["/a/b".into(), "/c".into()]);
-        for (path, want) in
-            [("/a/b", true), ("/a/b/c/d", true), ("/a", false), ("/a/bc", false), ("/c/x", true), ("/", false)]
-        {
+        for (path, want) in [
+            ("/a/b", true),
+            ("/a/b/c/d", true),
+            ("/a", false),
+            ("/a/bc", false),
+            ("/c/x", true),
+            ("/", false),
+        ] {
             assert_eq!(held.covers(path.as_bytes()), want, "{path}");
         }
         assert!(Held::new(&["/".into()]).covers(b"/x/y"));

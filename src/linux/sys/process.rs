@@ -60,9 +60,15 @@ pub struct CStrings {
 impl CStrings {
     /// Builds the table.
     pub fn new(strings: Vec<CString>) -> CStrings {
-        let pointers =
-            strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect();
-        CStrings { _strings: strings, pointers }
+        let pointers = strings
+            .iter()
+            .map(|s| s.as_ptr())
+            .chain([std::ptr::null()])
+            .collect();
+        CStrings {
+            _strings: strings,
+            pointers,
+        }
     }
 }
 
@@ -101,8 +107,9 @@ impl SignalSet {
             tv_nsec: i64::from(limit.subsec_nanos()),
         };
         // SAFETY: the set and the time are valid; no information is asked for.
-        let signal =
-            unsafe { libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const limit) };
+        let signal = unsafe {
+            libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const limit)
+        };
         (signal > 0).then_some(signal)
     }
 
@@ -141,8 +148,11 @@ struct Arguments<'a> {
 /// The step that failed and its errno; the process is gone and reaped then.
 pub fn spawn(launch: &Launch<'_>) -> Result<i32, (Step, Errno)> {
     let mut stack = vec![0u8; STACK];
-    let mut arguments =
-        Arguments { launch, parent: rustix::process::getpid().as_raw_nonzero().get(), failure: None };
+    let mut arguments = Arguments {
+        launch,
+        parent: rustix::process::getpid().as_raw_nonzero().get(),
+        failure: None,
+    };
     // SAFETY: the child runs `target_main` on `stack` while this thread is suspended by
     // CLONE_VFORK; both outlive it. It calls nothing that allocates or takes a lock.
     let pid = unsafe {
@@ -166,7 +176,11 @@ pub fn spawn(launch: &Launch<'_>) -> Result<i32, (Step, Errno)> {
 }
 
 fn last_errno() -> Errno {
-    Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    Errno::from_raw_os_error(
+        std::io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO),
+    )
 }
 
 extern "C" fn target_main(argument: *mut c_void) -> c_int {
@@ -197,7 +211,12 @@ fn become_target(launch: &Launch<'_>, parent: i32) -> (Step, Errno) {
         // Everything above stdio closes at exec, but what was asked for by number.
         step!(
             Step::Descriptors,
-            libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
+            libc::syscall(
+                libc::SYS_close_range,
+                3,
+                u32::MAX,
+                libc::CLOSE_RANGE_CLOEXEC
+            )
         );
         for &fd in launch.inherit {
             step!(Step::Descriptors, libc::fcntl(fd, libc::F_SETFD, 0));
@@ -210,11 +229,19 @@ fn become_target(launch: &Launch<'_>, parent: i32) -> (Step, Errno) {
         // no_new_privs is on already, inherited from the launcher.
         step!(
             Step::Landlock,
-            libc::syscall(libc::SYS_landlock_restrict_self, launch.ruleset.as_raw_fd(), 0)
+            libc::syscall(
+                libc::SYS_landlock_restrict_self,
+                launch.ruleset.as_raw_fd(),
+                0
+            )
         );
         // Rust's runtime ignores SIGPIPE; a program expects the default.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const launch.mask.0, std::ptr::null_mut());
+        libc::pthread_sigmask(
+            libc::SIG_SETMASK,
+            &raw const launch.mask.0,
+            std::ptr::null_mut(),
+        );
         // The filter comes last: from here on, system calls may wait for the broker.
         match launch.hand_over {
             None => {
@@ -256,7 +283,15 @@ fn limit_capabilities(keep: u64) -> Result<(), Errno> {
         }
     }
     // SAFETY: by-value prctl.
-    unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
+    unsafe {
+        libc::prctl(
+            libc::PR_CAP_AMBIENT,
+            libc::PR_CAP_AMBIENT_CLEAR_ALL,
+            0,
+            0,
+            0,
+        )
+    };
     let (_, permitted) = capabilities()?;
     set_capabilities(permitted & keep, permitted & keep)
 }
@@ -311,7 +346,11 @@ pub fn set_fs_identity(uid: u32, gid: u32, groups: Option<&[u32]>) -> Result<(),
             libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32,
             libc::syscall(libc::SYS_setfsgid, u32::MAX) as u32,
         );
-        if now != (uid, gid) { Err(Errno::PERM) } else { Ok(()) }
+        if now != (uid, gid) {
+            Err(Errno::PERM)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -374,7 +413,11 @@ impl Outsider {
     ///
     /// As fork(2), when there is no parent to try.
     pub fn find() -> Result<Outsider, Errno> {
-        if can_signal(parent()) { Ok(Outsider::Parent) } else { Canary::start().map(Outsider::Canary) }
+        if can_signal(parent()) {
+            Ok(Outsider::Parent)
+        } else {
+            Canary::start().map(Outsider::Canary)
+        }
     }
 }
 
@@ -434,7 +477,12 @@ pub fn start_watcher(read_end: BorrowedFd<'_>, scope: SignalScope) -> Result<i32
     // SAFETY: `watcher_main` runs on a stack of its own and only makes system calls.
     let pid = unsafe {
         let top = stack.as_mut_ptr().add(stack.len() & !15);
-        libc::clone(watcher_main, top.cast(), libc::CLONE_VM | libc::SIGCHLD, (&raw mut *argument).cast())
+        libc::clone(
+            watcher_main,
+            top.cast(),
+            libc::CLONE_VM | libc::SIGCHLD,
+            (&raw mut *argument).cast(),
+        )
     };
     if pid < 0 { Err(last_errno()) } else { Ok(pid) }
 }
@@ -479,7 +527,9 @@ pub fn wait_any(block: bool) -> Result<Option<(i32, Change)>, Errno> {
     let flags = libc::WUNTRACED | libc::WCONTINUED | if block { 0 } else { libc::WNOHANG };
     let mut status = 0;
     // SAFETY: `status` is writable.
-    let pid = check(i64::from(unsafe { libc::waitpid(-1, &raw mut status, flags) }))? as i32;
+    let pid = check(i64::from(unsafe {
+        libc::waitpid(-1, &raw mut status, flags)
+    }))? as i32;
     if pid == 0 {
         return Ok(None);
     }
@@ -531,7 +581,10 @@ pub fn stop_self() {
 pub fn kill_children() {
     let path = format!("/proc/self/task/{}/children", std::process::id());
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    for pid in text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()) {
+    for pid in text
+        .split_ascii_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+    {
         signal(pid, libc::SIGKILL);
     }
 }

@@ -15,7 +15,13 @@ pub fn send_fd(socket: BorrowedFd<'_>, fd: RawFd) -> Result<(), Errno> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(socket, &[std::io::IoSlice::new(&[0])], &mut control, SendFlags::empty()).map(|_| ())
+    sendmsg(
+        socket,
+        &[std::io::IoSlice::new(&[0])],
+        &mut control,
+        SendFlags::empty(),
+    )
+    .map(|_| ())
 }
 
 /// Receives the descriptor that [`send_fd`] sent; `None` when the peer went away instead.
@@ -57,7 +63,12 @@ pub fn bind(socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
 fn with_address(call: libc::c_long, socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
     // SAFETY: the kernel copies `address.len()` bytes and parses them itself.
     check(unsafe {
-        libc::syscall(call, socket.as_fd().as_raw_fd(), address.as_ptr(), address.len())
+        libc::syscall(
+            call,
+            socket.as_fd().as_raw_fd(),
+            address.as_ptr(),
+            address.len(),
+        )
     })
     .map(|_| ())
 }
@@ -72,8 +83,14 @@ pub fn own_abstract_name(socket: &OwnedFd) -> Result<Option<Vec<u8>>, Errno> {
     let mut length = address.len() as libc::socklen_t;
     // SAFETY: `address` has room for `length` bytes.
     check(i64::from(unsafe {
-        libc::getsockname(socket.as_raw_fd(), address.as_mut_ptr().cast(), &raw mut length)
+        libc::getsockname(
+            socket.as_raw_fd(),
+            address.as_mut_ptr().cast(),
+            &raw mut length,
+        )
     }))?;
-    let name = address.get(2..(length as usize).min(address.len())).unwrap_or_default();
+    let name = address
+        .get(2..(length as usize).min(address.len()))
+        .unwrap_or_default();
     Ok((name.first() == Some(&0)).then(|| name.to_vec()))
 }
