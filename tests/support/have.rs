@@ -70,9 +70,14 @@ fn present(name: &str) -> bool {
             root || std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti")
                 .is_ok_and(|t| t.trim() == "1")
         }
+        "iopl" => works(&["iopl 0"]),
+        "kexec" => Bed::new(&[]).bare(&["kexec_load 0 0 0 0xff"]).last() != "ENOSYS",
         "landlock6" => landlock() >= 6, // scopes for signals and abstract sockets
         "landlock7" => landlock() >= 7,
+        "mptcp" => works(&["socket AF_INET SOCK_STREAM IPPROTO_MPTCP"]),
+        "udplite" => works(&["socket AF_INET SOCK_DGRAM IPPROTO_UDPLITE"]),
         "ipv6" => std::net::TcpListener::bind("[::1]:0").is_ok(),
+        name if name.starts_with('/') => std::path::Path::new(name).exists(),
         name if name.starts_with("cmd:") => command(&name[4..]),
         _ => panic!("no such capability: {name}"),
     }

@@ -20,7 +20,7 @@
 //! | `handle H M P`, `pvw PID ADDR TEXT` | keeps a file handle; process_vm_writev |
 //! | `nodump $fd` | sets FS_NODUMP_FL beside the flags that are there, by FS_IOC_SETFLAGS |
 //! | `int80 P FLAGS MODE`, `x32 CALL ARGS` | a call through another entry |
-//! | `race-string`, `race-link`, `race-exchange` | see [`crate::race`] |
+//! | `race-string`, `race-connect`, `race-link`, `race-exchange` | see [`crate::race`] |
 
 use crate::args::{self, Call, errno, fail, fill, leak, number};
 use crate::{Outcome, Vars, abi, race, running, spawn};
@@ -85,6 +85,7 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Opti
             abi::x32(Call::parse(word, rest, vars))
         }
         "race-string" => race::string(rest, vars),
+        "race-connect" => race::connect(&text, vars),
         "race-link" => race::link(&text, vars),
         "race-exchange" => race::exchange(&text, vars),
         _ => return None,
