@@ -294,10 +294,7 @@ mod tests {
     use clap::CommandFactory;
 
     fn run(line: &[&str]) -> RunArgs {
-        match Args::try_parse_from([&["landstrip"], line].concat())
-            .unwrap()
-            .command
-        {
+        match Args::try_parse_from([&["landstrip"], line].concat()).unwrap().command {
             Command::Run(run) => run,
             other => panic!("{other:?}"),
         }
@@ -313,21 +310,12 @@ mod tests {
         let args = run(&["run", "-p", "a", "-p", "-", "--", "ls", "-p", "--", "x"]);
         assert_eq!(args.policy.policies, ["a", "-"]);
         let rest = ["-p".into(), "--".into(), "x".into()];
-        assert_eq!(
-            args.what(),
-            Ok(What::Program {
-                program: &"ls".into(),
-                args: &rest
-            })
-        );
+        assert_eq!(args.what(), Ok(What::Program { program: &"ls".into(), args: &rest }));
     }
 
     #[test]
     fn run_takes_a_bundle_or_a_program() {
-        assert_eq!(
-            run(&["run", "dir/"]).what(),
-            Ok(What::Bundle(&"dir/".into()))
-        );
+        assert_eq!(run(&["run", "dir/"]).what(), Ok(What::Bundle(&"dir/".into())));
         assert!(run(&["run"]).what().is_err());
         assert!(run(&["run", "dir/", "--", "ls"]).what().is_err());
     }
@@ -336,10 +324,7 @@ mod tests {
     #[test]
     fn lists_split_at_commas_and_descriptors_start_at_3() {
         let args = run(&["run", "--inherit", "3,4", "--accept", "a,b", "--", "ls"]);
-        assert_eq!(
-            (args.inherit, args.accept),
-            (vec![3, 4], vec!["a".into(), "b".into()])
-        );
+        assert_eq!((args.inherit, args.accept), (vec![3, 4], vec!["a".into(), "b".into()]));
         for line in [["--trap-fd", "2"], ["--trap-fd", "-1"], ["--inherit", "0"]] {
             let line = [&["landstrip", "run"], &line[..], &["--", "ls"]].concat();
             assert!(Args::try_parse_from(&line).is_err(), "{line:?}");

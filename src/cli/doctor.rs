@@ -10,9 +10,5 @@ use crate::trap::Code;
 ///
 /// An error when standard output cannot be written.
 pub fn doctor(_args: &DoctorArgs) -> Result<u8, Error> {
-    Err(Failure::new(
-        Code::PlatformUnsupported,
-        "`doctor` is not available in this build",
-    )
-    .into())
+    Err(Failure::new(Code::PlatformUnsupported, "`doctor` is not available in this build").into())
 }

@@ -16,6 +16,8 @@ pub enum Error {
         /// The system's text.
         message: String,
     },
+    /// A policy is refused.
+    Policy(Failure),
     /// Anything else.
     Failure(Failure),
 }
@@ -41,32 +43,19 @@ impl Failure {
     /// A failure that has nothing to do with one policy or mechanism.
     pub fn new(code: Code, message: impl Into<String>) -> Failure {
         let message = message.into();
-        Failure {
-            code,
-            message,
-            mechanism: None,
-            file: None,
-            line: None,
-            key: None,
-        }
+        Failure { code, message, mechanism: None, file: None, line: None, key: None }
     }
 
     /// A failure to install `mechanism`.
     pub fn setup(mechanism: Mechanism, message: impl Into<String>) -> Failure {
         let failure = Failure::new(Code::SandboxSetupFailed, message);
-        Failure {
-            mechanism: Some(mechanism),
-            ..failure
-        }
+        Failure { mechanism: Some(mechanism), ..failure }
     }
 
     /// The same failure, at fault being the policy named `file`.
     #[must_use]
     pub fn in_file(self, file: impl Into<String>) -> Failure {
-        Failure {
-            file: Some(file.into()),
-            ..self
-        }
+        Failure { file: Some(file.into()), ..self }
     }
 }
 
@@ -83,12 +72,9 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) => 2,
-            Error::Launch {
-                errno: Some("ENOENT" | "ENOTDIR"),
-                ..
-            } => 127,
+            Error::Launch { errno: Some("ENOENT" | "ENOTDIR"), .. } => 127,
             Error::Launch { .. } => 126,
-            Error::Failure(_) => 1,
+            Error::Policy(_) | Error::Failure(_) => 1,
         }
     }
 
@@ -97,30 +83,11 @@ impl Error {
     pub fn into_trap(self) -> Trap {
         match self {
             Error::Usage(message) => Trap::Usage { message },
-            Error::Launch {
-                program,
-                errno,
-                message,
-            } => Trap::Launch {
-                program,
-                errno,
-                message,
-            },
-            Error::Failure(Failure {
-                code,
-                message,
-                mechanism,
-                file,
-                line,
-                key,
-            }) => Trap::Internal {
-                code,
-                mechanism,
-                message,
-                file,
-                line,
-                key,
-            },
+            Error::Launch { program, errno, message } => Trap::Launch { program, errno, message },
+            Error::Policy(failure) | Error::Failure(failure) => {
+                let Failure { code, message, mechanism, file, line, key } = failure;
+                Trap::Internal { code, mechanism, message, file, line, key }
+            }
         }
     }
 }
@@ -131,11 +98,7 @@ mod tests {
 
     #[test]
     fn exit_codes() {
-        let launch = |errno| Error::Launch {
-            program: "x".into(),
-            errno,
-            message: "m".into(),
-        };
+        let launch = |errno| Error::Launch { program: "x".into(), errno, message: "m".into() };
         for (error, expected) in [
             (Error::Usage("m".into()), 2),
             (launch(Some("ENOENT")), 127),

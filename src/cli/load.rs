@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::args::{PolicyArgs, PolicyFormat};
 use super::error::{Error, Failure};
+use crate::policy::{Format, shipped};
 use crate::trap::Code;
 
 /// The most bytes that one policy may have.
@@ -20,81 +21,62 @@ pub struct Source {
     /// Its text.
     pub bytes: Vec<u8>,
     /// Its format.
-    pub format: PolicyFormat,
+    pub format: Format,
 }
 
-/// Reads every policy named in `args`, in order; `shipped` finds the text of `@name`.
+/// Reads every policy named in `args`, in order.
 ///
 /// # Errors
 ///
 /// A usage error when standard input is named twice or without a format, or when no policy ships
 /// under a name; `POLICY_IO_FAILED` when a file cannot be read or is larger than [`MAX_BYTES`].
-pub fn load(
-    args: &PolicyArgs,
-    shipped: impl Fn(&str) -> Option<&'static str>,
-) -> Result<Vec<Source>, Error> {
+pub fn load(args: &PolicyArgs) -> Result<Vec<Source>, Error> {
     // Everything wrong with the line itself comes first: nothing is read before that is known.
     if args.policies.iter().filter(|name| *name == "-").count() > 1 {
-        return Err(Error::Usage(
-            "`-p -` can be given once: standard input ends".into(),
-        ));
+        return Err(Error::Usage("`-p -` can be given once: standard input ends".into()));
     }
     if args.policies.iter().any(|name| name == "-") && args.policy_format.is_none() {
         let message = "`-p -` needs `--policy-format json` or `--policy-format yaml`";
         return Err(Error::Usage(message.into()));
     }
-    args.policies
-        .iter()
-        .map(|name| source(name, args.policy_format, &shipped))
-        .collect()
+    let names = args.policies.iter().map(|name| name.to_string_lossy());
+    for name in names.filter(|name| name.starts_with('@')) {
+        if shipped::find(&name).is_none() {
+            let message = format!("no policy `{name}` ships with this program; see `policy list`");
+            return Err(Error::Usage(message));
+        }
+    }
+    args.policies.iter().map(|name| source(name, args.policy_format)).collect()
 }
 
-fn source(
-    name: &OsStr,
-    format: Option<PolicyFormat>,
-    shipped: impl Fn(&str) -> Option<&'static str>,
-) -> Result<Source, Error> {
-    let shown = name.to_string_lossy();
-    if let Some(short) = shown.strip_prefix('@') {
-        let Some(text) = shipped(short) else {
-            let message =
-                format!("no policy `{shown}` ships with this program (see `policy list`)");
-            return Err(Error::Usage(message));
-        };
-        let bytes = text.as_bytes().to_vec();
-        return Ok(Source {
-            name: shown.into_owned(),
-            bytes,
-            format: PolicyFormat::Json,
-        });
+fn source(path: &OsStr, format: Option<PolicyFormat>) -> Result<Source, Error> {
+    let name = path.to_string_lossy().into_owned();
+    if let Some(shipped) = shipped::find(&name) {
+        let bytes = shipped.text.as_bytes().to_vec();
+        return Ok(Source { name, bytes, format: Format::Json });
     }
-    let (name, bytes, by_name) = if name == "-" {
-        (
-            "<stdin>".to_owned(),
-            read(io::stdin().lock()),
-            PolicyFormat::Json,
-        )
-    } else {
-        let bytes = File::open(name).and_then(read);
-        (shown.into_owned(), bytes, format_of(Path::new(name)))
+    let (name, bytes) = match path == "-" {
+        true => ("<stdin>".to_owned(), read(io::stdin().lock())),
+        false => (name, File::open(path).and_then(read)),
+    };
+    let format = match format {
+        Some(PolicyFormat::Json) => Format::Json,
+        Some(PolicyFormat::Yaml) => Format::Yaml,
+        None => format_of(Path::new(path)),
     };
     match bytes {
-        Ok(bytes) => Ok(Source {
-            name,
-            bytes,
-            format: format.unwrap_or(by_name),
-        }),
-        Err(error) => Err(Failure::new(Code::PolicyIoFailed, error.to_string())
-            .in_file(name)
-            .into()),
+        Ok(bytes) => Ok(Source { name, bytes, format }),
+        Err(error) => {
+            Err(Failure::new(Code::PolicyIoFailed, error.to_string()).in_file(name).into())
+        }
     }
 }
 
 /// The format that a file's name promises.
-fn format_of(path: &Path) -> PolicyFormat {
+fn format_of(path: &Path) -> Format {
     match path.extension().and_then(OsStr::to_str) {
-        Some("yaml" | "yml") => PolicyFormat::Yaml,
-        _ => PolicyFormat::Json,
+        Some("yaml" | "yml") => Format::Yaml,
+        _ => Format::Json,
     }
 }
 
@@ -115,15 +97,7 @@ mod tests {
 
     fn args(policies: &[&str], policy_format: Option<PolicyFormat>) -> PolicyArgs {
         let policies = policies.iter().map(Into::into).collect();
-        PolicyArgs {
-            policies,
-            policy_format,
-            cwd: None,
-        }
-    }
-
-    fn shipped(name: &str) -> Option<&'static str> {
-        (name == "workspace").then_some("{}")
+        PolicyArgs { policies, policy_format, cwd: None }
     }
 
     #[test]
@@ -131,68 +105,50 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
         for (name, given, expected) in [
-            ("a.json", None, PolicyFormat::Json),
-            ("a", None, PolicyFormat::Json),
-            ("a.yaml", None, PolicyFormat::Yaml),
-            ("a.yml", None, PolicyFormat::Yaml),
-            ("a.yml", Some(PolicyFormat::Json), PolicyFormat::Json),
-            ("a.json", Some(PolicyFormat::Yaml), PolicyFormat::Yaml),
+            ("a.json", None, Format::Json),
+            ("a", None, Format::Json),
+            ("a.yaml", None, Format::Yaml),
+            ("a.yml", None, Format::Yaml),
+            ("a.yml", Some(PolicyFormat::Json), Format::Json),
+            ("a.json", Some(PolicyFormat::Yaml), Format::Yaml),
         ] {
             std::fs::write(path(name), "x").unwrap();
-            let sources = load(&args(&[&path(name)], given), shipped).unwrap();
-            let source = Source {
-                name: path(name),
-                bytes: b"x".to_vec(),
-                format: expected,
-            };
+            let sources = load(&args(&[&path(name)], given)).unwrap();
+            let source = Source { name: path(name), bytes: b"x".to_vec(), format: expected };
             assert_eq!(sources, [source]);
         }
     }
 
     #[test]
     fn shipped_policies_are_json_whatever_is_said() {
-        let sources = load(&args(&["@workspace"], Some(PolicyFormat::Yaml)), shipped).unwrap();
-        assert_eq!(
-            (sources[0].name.as_str(), sources[0].format),
-            ("@workspace", PolicyFormat::Json)
-        );
+        let sources = load(&args(&["@workspace"], Some(PolicyFormat::Yaml))).unwrap();
+        assert_eq!((sources[0].name.as_str(), sources[0].format), ("@workspace", Format::Json));
     }
 
     #[test]
     fn a_wrong_line_is_found_before_anything_is_read() {
         for (policies, format) in [
-            (&["@nothing"][..], None),
+            (&["/nonexistent", "@nothing"][..], None),
             (&["/nonexistent", "-"], None),
             (&["-", "/nonexistent", "-"], Some(PolicyFormat::Json)),
         ] {
-            let result = load(&args(policies, format), shipped);
-            assert!(
-                matches!(result, Err(Error::Usage(_))),
-                "{policies:?} {result:?}"
-            );
+            let result = load(&args(policies, format));
+            assert!(matches!(result, Err(Error::Usage(_))), "{policies:?} {result:?}");
         }
     }
 
     #[test]
     fn what_cannot_be_read_is_named() {
         for name in ["/nonexistent/policy.json", "/"] {
-            let error = load(&args(&[name], None), shipped).unwrap_err();
-            let Error::Failure(failure) = error else {
-                panic!("{error:?}")
-            };
-            assert_eq!(
-                (failure.code, failure.file.as_deref()),
-                (Code::PolicyIoFailed, Some(name))
-            );
+            let error = load(&args(&[name], None)).unwrap_err();
+            let Error::Failure(failure) = error else { panic!("{error:?}") };
+            assert_eq!((failure.code, failure.file.as_deref()), (Code::PolicyIoFailed, Some(name)));
         }
     }
 
     #[test]
     fn the_size_limit_holds_for_a_file_without_end() {
-        assert_eq!(
-            read(&vec![b' '; 4 * 1024 * 1024][..]).unwrap().len(),
-            4 * 1024 * 1024
-        );
+        assert_eq!(read(&vec![b' '; 4 * 1024 * 1024][..]).unwrap().len(), 4 * 1024 * 1024);
         let error = read(io::repeat(b' ')).unwrap_err();
         assert_eq!(error.to_string(), "larger than 4 MiB");
     }

@@ -51,10 +51,7 @@ fn subcommands(command: &Command, page: &mut Vec<u8>) -> std::io::Result<()> {
             subcommands(sub, page)?;
             continue;
         }
-        let name = sub
-            .get_bin_name()
-            .unwrap_or_else(|| sub.get_name())
-            .to_uppercase();
+        let name = sub.get_bin_name().unwrap_or_else(|| sub.get_name()).to_uppercase();
         page.extend_from_slice(format!(".SH {}\n", name.replace('-', "\\-")).as_bytes());
         let man = clap_mangen::Man::new(sub.clone());
         let mut part = Vec::new();
@@ -63,9 +60,7 @@ fn subcommands(command: &Command, page: &mut Vec<u8>) -> std::io::Result<()> {
         man.render_options_section(&mut part)?;
         // Sections of the part become subsections of the page.
         let part = String::from_utf8_lossy(&part).replace("\n.SH ", "\n.SS ");
-        let part = part
-            .strip_prefix(".SH ")
-            .map_or(part.clone(), |rest| format!(".SS {rest}"));
+        let part = part.strip_prefix(".SH ").map_or(part.clone(), |rest| format!(".SS {rest}"));
         page.extend_from_slice(part.as_bytes());
     }
     Ok(())

@@ -10,12 +10,16 @@ mod load;
 mod manual;
 pub mod output;
 mod policy;
+pub mod resolve;
 mod run;
 mod spec;
 #[cfg(target_os = "linux")]
 mod sys;
+pub mod tool;
 #[cfg(target_os = "linux")]
 mod trapfd;
+#[cfg(any(not(target_os = "linux"), test))]
+mod view;
 mod why;
 mod windows;
 
@@ -30,6 +34,8 @@ use clap::{Args as _, CommandFactory, FromArgMatches};
 use crate::trap::{Code, Sink, State, Style, Trap};
 use args::{Args, Command, RunArgs};
 
+#[cfg(target_os = "linux")]
+use crate::linux::host::HostView as HostFiles;
 pub use error::{Error, Failure};
 pub use load::{MAX_BYTES, Source, load};
 #[cfg(target_os = "linux")]
@@ -38,6 +44,9 @@ pub use trapfd::TrapFd;
 /// There is no trap descriptor on this platform.
 #[cfg(not(target_os = "linux"))]
 pub type TrapFd = std::convert::Infallible;
+
+#[cfg(not(target_os = "linux"))]
+use view::HostFiles;
 
 /// The name that the program goes by where its own cannot be told.
 const NAME: &str = "landstrip";
@@ -60,16 +69,8 @@ pub fn main() -> ExitCode {
 
 /// The command tree, under the name that the program was called by.
 fn tree(line: &[OsString]) -> clap::Command {
-    let called = line
-        .first()
-        .map(Path::new)
-        .and_then(Path::file_name)
-        .and_then(OsStr::to_str);
-    let name = if called == Some("landstrip-oci") {
-        "landstrip-oci"
-    } else {
-        NAME
-    };
+    let called = line.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
+    let name = if called == Some("landstrip-oci") { "landstrip-oci" } else { NAME };
     Args::command().name(name).bin_name(name)
 }
 
@@ -95,11 +96,7 @@ fn finish_parse(error: &clap::Error) -> u8 {
         return finish(output::bytes(text.as_bytes()).map(|()| 0));
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text);
-    let text = text
-        .split("\n\nFor more information")
-        .next()
-        .unwrap_or(text)
-        .trim();
+    let text = text.split("\n\nFor more information").next().unwrap_or(text).trim();
     finish(Err(Error::Usage(text.to_owned())))
 }
 
@@ -138,10 +135,7 @@ fn run(args: &RunArgs) -> u8 {
     if let (Err(error), Some(traps)) = (&result, &traps)
         && !matches!(error, Error::Usage(_))
     {
-        let line = error
-            .clone()
-            .into_trap()
-            .json_line(SystemTime::now(), State::Info, 0);
+        let line = error.clone().into_trap().json_line(SystemTime::now(), State::Info, 0);
         Sink::new(traps).send(&line);
     }
     finish(result)
@@ -154,11 +148,7 @@ fn run(args: &RunArgs) -> u8 {
         let message = "--trap-fd and --inherit are not available on this platform";
         return finish(Err(Failure::new(Code::PlatformUnsupported, message).into()));
     }
-    finish(
-        args.what()
-            .map_err(Error::Usage)
-            .and_then(|what| run::run(args, what, None)),
-    )
+    finish(args.what().map_err(Error::Usage).and_then(|what| run::run(args, what, None)))
 }
 
 /// Every descriptor of `--inherit` is open, and none is the trap descriptor: a program that holds
@@ -167,9 +157,7 @@ fn run(args: &RunArgs) -> u8 {
 fn check_inherit(args: &RunArgs) -> Result<(), Error> {
     for &fd in &args.inherit {
         if Some(fd) == args.trap_fd {
-            return Err(Error::Usage(format!(
-                "--inherit {fd}: this is the trap descriptor"
-            )));
+            return Err(Error::Usage(format!("--inherit {fd}: this is the trap descriptor")));
         }
         if let Err(error) = sys::duplicate(fd) {
             return Err(Error::Usage(format!("--inherit {fd}: {error}")));
@@ -190,9 +178,5 @@ fn report(trap: &Trap) {
 /// How to write on standard error: text where a person reads, else JSON.
 #[must_use]
 pub fn stderr_style() -> Style {
-    if io::stderr().is_terminal() {
-        Style::Text
-    } else {
-        Style::Json
-    }
+    if io::stderr().is_terminal() { Style::Text } else { Style::Json }
 }

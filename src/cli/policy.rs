@@ -1,9 +1,16 @@
 //! `policy`: look into policies without running anything.
 
-use super::args::{PolicyCommand, SchemaArgs, SchemaName};
+use std::fmt::{self, Write};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::args::{InspectArgs, ListArgs, PlanArgs, PolicyCommand, SchemaArgs, SchemaName};
 use super::error::{Error, Failure};
 use super::output;
-use crate::trap::{self, Code};
+use super::{HostFiles, resolve};
+use crate::policy::{Access, Effect, Origin, Pattern, ResolvedPolicy, shipped};
+use crate::trap::{self, Code, printable};
 
 /// Does what `command` says.
 ///
@@ -12,14 +19,253 @@ use crate::trap::{self, Code};
 /// An error when a policy cannot be read, or standard output cannot be written.
 pub fn policy(command: &PolicyCommand) -> Result<u8, Error> {
     match command {
+        PolicyCommand::Validate(args) => validate(args),
+        PolicyCommand::Resolve(args) => print_resolved(args),
+        PolicyCommand::Plan(args) => plan(args),
         PolicyCommand::Schema(args) => schema(*args),
-        _ => Err(Failure::new(Code::PlatformUnsupported, "not available in this build").into()),
+        PolicyCommand::List(args) => list(*args),
     }
 }
 
-fn schema(args: SchemaArgs) -> Result<u8, Error> {
-    match args.name {
-        SchemaName::Trap | SchemaName::Policy => output::bytes(trap::SCHEMA.as_bytes())?,
+/// The policy to look into. Nothing is launched here: a tool that is not found is a policy that
+/// cannot be read.
+fn resolved(args: &InspectArgs) -> Result<ResolvedPolicy, Error> {
+    match resolve::resolved(&args.policy, args.tool.as_deref(), &HostFiles) {
+        Err(Error::Launch { program, message, .. }) => {
+            Err(Failure::new(Code::PolicyIoFailed, message).in_file(program).into())
+        }
+        other => other,
     }
+}
+
+/// The document of `policy validate`.
+#[derive(Serialize)]
+struct Verdict<'a> {
+    valid: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Refusal<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ignored: Option<Vec<Note<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warnings: Option<Vec<Note<'a>>>,
+}
+
+/// Why a policy is not valid.
+#[derive(Serialize)]
+struct Refusal<'a> {
+    code: Code,
+    message: &'a str,
+    file: Option<&'a str>,
+    line: Option<u32>,
+    key: Option<&'a str>,
+}
+
+/// Something to know about a valid policy.
+#[derive(Serialize)]
+struct Note<'a> {
+    file: &'a str,
+    line: u32,
+    key: &'a str,
+    message: &'a str,
+}
+
+impl<'a> Note<'a> {
+    fn new(origin: &'a Origin, message: &'a str) -> Note<'a> {
+        Note { file: &origin.file, line: origin.line, key: &origin.key, message }
+    }
+}
+
+const LINKED: &str = "the denied file has other names (hard links)";
+
+/// Prints whether the policies are valid together; exit code 1 where they are not.
+fn validate(args: &InspectArgs) -> Result<u8, Error> {
+    let format = args.output.format;
+    match resolved(args) {
+        Ok(policy) => {
+            let ignored: Vec<_> =
+                policy.ignored.iter().map(|i| Note::new(&i.origin, &i.reason)).collect();
+            let warnings: Vec<_> =
+                policy.linked.iter().map(|l| Note::new(&l.origin, LINKED)).collect();
+            let mut text = "valid\n".to_owned();
+            for (what, notes) in [("ignored", &ignored), ("warning", &warnings)] {
+                for note in notes {
+                    let origin = format!("{}:{} {}", note.file, note.line, note.key);
+                    line(&mut text, format_args!("{what}: {origin}: {}", note.message));
+                }
+            }
+            let verdict = Verdict {
+                valid: true,
+                error: None,
+                ignored: Some(ignored),
+                warnings: Some(warnings),
+            };
+            output::document(format, &verdict, || text)?;
+            Ok(0)
+        }
+        Err(Error::Policy(failure)) => {
+            let error = Refusal {
+                code: failure.code,
+                message: &failure.message,
+                file: failure.file.as_deref(),
+                line: failure.line,
+                key: failure.key.as_deref(),
+            };
+            let verdict =
+                Verdict { valid: false, error: Some(error), ignored: None, warnings: None };
+            output::document(format, &verdict, || {
+                let text = Error::Policy(failure.clone()).into_trap().text();
+                text.replacen("landstrip", "invalid", 1)
+            })?;
+            Ok(1)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Adds a line that is safe for a terminal.
+fn line(text: &mut String, what: fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _infallible = writeln!(text, "{}", printable(&what.to_string()));
+}
+
+/// Prints the merged policy with its paths resolved and the origin of every rule.
+fn print_resolved(args: &InspectArgs) -> Result<u8, Error> {
+    let policy = resolved(args)?;
+    output::document(args.output.format, &policy, || resolved_text(&policy))?;
     Ok(0)
+}
+
+/// One line for each rule and for each value that is set.
+fn resolved_text(policy: &ResolvedPolicy) -> String {
+    let mut text = String::new();
+    line(&mut text, format_args!("start in {}", policy.cwd));
+    for rule in policy.rules.iter().chain(&policy.network.allow_unix_sockets) {
+        let effect = match (rule.effect, rule.always) {
+            (Effect::Allow, _) => "allow",
+            (Effect::Deny, false) => "deny",
+            (Effect::Deny, true) => "always deny",
+        };
+        let access = match rule.access {
+            Access::Read => "read",
+            Access::Write => "write",
+        };
+        let (path, note) = match &rule.pattern {
+            Pattern::Subtree(path) => (path.clone(), ""),
+            Pattern::Name(path) => (path.clone(), " (a link: the name alone)"),
+            Pattern::Glob(glob) => {
+                let anchor = glob.anchor().trim_end_matches('/');
+                (format!("{anchor}/{}", glob.pattern()), " (glob)")
+            }
+        };
+        line(&mut text, format_args!("{effect} {access} {path}{note}: {}", rule.origin));
+    }
+    let network = &policy.network;
+    match &network.allow_network_origin {
+        Some(at) => {
+            line(&mut text, format_args!("allowNetwork = {}: {at}", network.allow_network));
+        }
+        None => line(&mut text, format_args!("allowNetwork = {}", network.allow_network)),
+    }
+    // The rest is a value each, at the place that set it.
+    let rest = json!({ "network": policy.network, "limits": policy.limits,
+        "macos": policy.macos, "windows": policy.windows });
+    values(&mut text, "", &rest);
+    text
+}
+
+/// Prints every value of a policy that has an origin.
+fn values(text: &mut String, name: &str, value: &Value) {
+    match value {
+        Value::Object(fields) => match (fields.get("value"), fields.get("origin")) {
+            (Some(value), Some(origin)) => {
+                let file = origin["file"].as_str().unwrap_or_default();
+                let number = &origin["line"];
+                let key = origin["key"].as_str().unwrap_or(name);
+                line(text, format_args!("{key} = {value}: {file}:{number}"));
+            }
+            _ => fields.iter().for_each(|(name, value)| values(text, name, value)),
+        },
+        Value::Array(items) => items.iter().for_each(|item| values(text, name, item)),
+        _ => {}
+    }
+}
+
+/// Prints which mechanism holds each line of the policy.
+fn plan(_args: &PlanArgs) -> Result<u8, Error> {
+    Err(Failure::new(Code::PlatformUnsupported, "`policy plan` is not available in this build")
+        .into())
+}
+
+/// Prints a schema, as it stands in `config/`.
+fn schema(args: SchemaArgs) -> Result<u8, Error> {
+    let text = match args.name {
+        SchemaName::Policy => shipped::SCHEMA,
+        SchemaName::Trap => trap::SCHEMA,
+    };
+    output::bytes(text.as_bytes())?;
+    Ok(0)
+}
+
+/// One entry of `policy list`.
+#[derive(Serialize)]
+struct Entry {
+    name: &'static str,
+    summary: &'static str,
+    policy: Value,
+}
+
+/// Prints the policies that ship with the program.
+fn list(args: ListArgs) -> Result<u8, Error> {
+    let documents = shipped::ALL.iter().map(|shipped| Entry {
+        name: shipped.name,
+        summary: shipped.summary,
+        policy: serde_json::from_str(shipped.text).unwrap_or_default(),
+    });
+    let text = || {
+        let lines = shipped::ALL.iter();
+        lines.map(|shipped| format!("{:<12} {}\n", shipped.name, shipped.summary)).collect()
+    };
+    output::document(args.output.format, &documents.collect::<Vec<_>>(), text)?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::{Access, Decider, Format, MemoryTree, Place};
+    use crate::policy::{Verdict, merge, parse, resolve};
+    use crate::trap::{Operation, suggest};
+
+    #[test]
+    fn the_policy_of_the_readme_is_valid() {
+        let readme = include_str!("../../README.md");
+        let (_, text) = readme.split_once("```json\n").unwrap();
+        let (text, _) = text.split_once("```").unwrap();
+        let policy = merge(vec![parse("README.md", text.as_bytes(), Format::Json).unwrap()]);
+        assert_eq!(policy.filesystem.allow_write.len(), 2);
+        assert_eq!(policy.ignored, []);
+    }
+
+    /// What a trap suggests, taken as a policy, allows what was denied: also for names that the
+    /// policy language would read otherwise.
+    #[test]
+    fn suggested_grants_allow_what_they_say() {
+        let place = Place { cwd: "/start", home: Some("/home/u"), view: &MemoryTree::new() };
+        for name in ["a", "*.[x]?", "{a,b}", "$HOME", "~", "~u", "-", " a ", "a\\b", "a\nb", "é"] {
+            let path = format!("/start/{name}");
+            for (access, operation) in
+                [(Access::Write, Operation::Write), (Access::Read, Operation::Read)]
+            {
+                let denied = r#"{"filesystem": {"denyRead": ["/start"], "denyWrite": ["/start"]}}"#;
+                let grant = suggest(operation, &path, None).unwrap().document();
+                let documents =
+                    [denied, &grant].map(|text| parse("p", text.as_bytes(), Format::Json).unwrap());
+                let policy = resolve(&merge(documents.into()), &place).unwrap();
+                let decider = Decider::new(&policy);
+                let allowed = |path: &str| {
+                    matches!(decider.decide(access, path.as_bytes()), Verdict::Allow(_))
+                };
+                assert!(allowed(&path) && !allowed("/start/b"), "{grant}");
+            }
+        }
+    }
 }

@@ -10,9 +10,5 @@ use crate::trap::Code;
 ///
 /// An error when the policy cannot be lowered, or standard output cannot be written.
 pub fn spec(_args: &SpecArgs) -> Result<u8, Error> {
-    Err(Failure::new(
-        Code::PlatformUnsupported,
-        "`spec` is not available in this build",
-    )
-    .into())
+    Err(Failure::new(Code::PlatformUnsupported, "`spec` is not available in this build").into())
 }

@@ -44,10 +44,7 @@ impl Write for &TrapFd {
     /// Writes what fits at once; `WouldBlock` where nothing does.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut fds = [PollFd::new(&self.0, PollFlags::OUT)];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         if poll(&mut fds, Some(&now))? == 0 {
             return Err(ErrorKind::WouldBlock.into());
         }
@@ -99,9 +96,6 @@ mod tests {
     #[test]
     fn a_descriptor_that_is_not_open_is_a_usage_error() {
         let error = TrapFd::inherit(1_000_000_000).unwrap_err();
-        assert!(
-            matches!(&error, Error::Usage(text) if text.contains("1000000000")),
-            "{error:?}"
-        );
+        assert!(matches!(&error, Error::Usage(text) if text.contains("1000000000")), "{error:?}");
     }
 }

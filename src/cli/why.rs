@@ -10,9 +10,5 @@ use crate::trap::Code;
 ///
 /// An error when the policy cannot be resolved, or standard output cannot be written.
 pub fn why(_args: &WhyArgs) -> Result<u8, Error> {
-    Err(Failure::new(
-        Code::PlatformUnsupported,
-        "`why` is not available in this build",
-    )
-    .into())
+    Err(Failure::new(Code::PlatformUnsupported, "`why` is not available in this build").into())
 }

@@ -149,7 +149,7 @@ mod tests {
         let locked = Path::new(&path).join("locked");
         std::fs::create_dir(&locked).unwrap();
         std::fs::write(locked.join("f"), "x").unwrap();
-        std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+        std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o0)).unwrap();
         made.remove();
         assert!(!Path::new(&path).exists());
         assert!(outer.path().join("neighbour").exists());

@@ -145,3 +145,119 @@ fn outermost(mut paths: Vec<String>) -> Vec<String> {
     }
     kept
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::MemoryTree;
+    use super::super::testing::decider;
+    use super::*;
+
+    fn tree() -> MemoryTree {
+        let mut tree = MemoryTree::new();
+        tree.dir("/w/src")
+            .dir("/w/.git/hooks")
+            .file("/w/.git/config", "")
+            .file("/w/file", "")
+            .link("/w/link", "/etc")
+            .file("/home/u/.ssh/key", "")
+            .dir("/home/u/work")
+            .dir("/home/v")
+            .dir("/proc")
+            .dir("/etc");
+        tree
+    }
+
+    fn carve(rules: &str, access: Access) -> Vec<String> {
+        let tree = tree();
+        let mut granted = decider(rules, &tree).carve(&tree, access, &mut 1000);
+        granted.retain(|path| !path.starts_with("/dev"));
+        granted
+    }
+
+    #[test]
+    fn subtrees_are_granted_around_denials() {
+        let cases: &[(&str, &[&str])] = &[
+            (r#""allowWrite": ["."]"#, &["/w"]),
+            (r#""allowWrite": [".", "src"]"#, &["/w"]),
+            (
+                r#""allowWrite": [".", "absent", "/w/../etc"]"#,
+                &["/etc", "/w"],
+            ),
+            (
+                r#""allowWrite": ["."], "denyWrite": [".git/hooks"]"#,
+                &["/w/.git/config", "/w/file", "/w/src"],
+            ),
+            (
+                r#""allowWrite": ["."], "denyWrite": [".git/new"]"#,
+                &["/w/.git/config", "/w/.git/hooks", "/w/file", "/w/src"],
+            ),
+            (
+                r#""allowWrite": [".", ".git/hooks"], "denyWrite": [".git"]"#,
+                &["/w/.git/hooks", "/w/file", "/w/src"],
+            ),
+            (r#""allowWrite": ["."], "denyWrite": ["**/.env"]"#, &[]),
+            (
+                r#""allowWrite": ["."], "denyWrite": ["src/**/.env"]"#,
+                &["/w/.git", "/w/file"],
+            ),
+            (
+                r#""allowWrite": [".", ".git/hooks"], "denyWrite": ["**/.git"]"#,
+                &["/w/.git/hooks"],
+            ),
+            (r#""allowWrite": ["."], "denyWriteAlways": ["."]"#, &[]),
+            (r#""allowWrite": ["*"]"#, &[]),
+        ];
+        for (rules, expected) in cases {
+            assert_eq!(carve(rules, Access::Write), *expected, "{rules}");
+        }
+    }
+
+    #[test]
+    fn reading_is_granted_whole_or_around_denials() {
+        let cases: &[(&str, &[&str])] = &[
+            (r#""denyWrite": ["/etc"]"#, &["/"]),
+            (
+                r#""denyRead": ["~/.ssh"]"#,
+                &["/etc", "/home/u/work", "/home/v", "/proc", "/w"],
+            ),
+            (
+                r#""denyRead": ["~/.ssh"], "allowRead": ["~/.ssh/key"]"#,
+                &[
+                    "/etc",
+                    "/home/u/.ssh/key",
+                    "/home/u/work",
+                    "/home/v",
+                    "/proc",
+                    "/w",
+                ],
+            ),
+            (
+                r#""denyRead": ["/"], "allowRead": ["/etc", "."]"#,
+                &["/etc", "/w"],
+            ),
+            (r#""denyRead": ["/**/key"]"#, &["/proc"]),
+            (r#""denyRead": ["**/key"]"#, &["/etc", "/home", "/proc"]),
+        ];
+        for (rules, expected) in cases {
+            assert_eq!(carve(rules, Access::Read), *expected, "{rules}");
+        }
+    }
+
+    #[test]
+    fn large_directories_and_spent_budgets_are_left_to_the_broker() {
+        let mut tree = MemoryTree::new();
+        for i in 0..=MAX_ENTRIES {
+            tree.dir(&format!("/w/large/{i}"));
+        }
+        tree.dir("/w/small");
+        let rules = r#""allowWrite": ["."], "denyWrite": ["large/no", "deep/er"]"#;
+        let decider = decider(rules, &tree);
+        let mut budget = 100;
+        assert_eq!(
+            decider.carve(&tree, Access::Write, &mut budget),
+            ["/w/small"]
+        );
+        assert_eq!(budget, 98);
+        assert_eq!(decider.carve(&tree, Access::Write, &mut 1), [""; 0]);
+    }
+}

@@ -61,6 +61,59 @@ impl Part {
     }
 }
 
+/// Which names a path holds, roughly: three sets of 64 bits, in which names share bits. It tells
+/// cheaply that a glob cannot match: a path that lacks a name which the glob needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Sieve {
+    names: u64,
+    firsts: u64,
+    lasts: u64,
+}
+
+impl Sieve {
+    /// The names of a path.
+    pub(crate) fn of_path(path: &[u8]) -> Self {
+        let mut sieve = Self::default();
+        for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
+            sieve.add(name);
+        }
+        sieve
+    }
+
+    fn add(&mut self, name: &[u8]) {
+        // One multiplication spreads the length and the ends of a name over the upper bits.
+        let (first, last) = (name[0], name[name.len() - 1]);
+        let middle = name[name.len() / 2];
+        let key = u32::from_le_bytes([first, middle, last, name.len() as u8]);
+        self.names |= 1 << (key.wrapping_mul(0x9e37_79b9) >> 26);
+        self.firsts |= 1 << (first & 63);
+        self.lasts |= 1 << (last & 63);
+    }
+
+    /// Adds what one component of a glob needs.
+    pub(crate) fn need(&mut self, part: &Part) {
+        match part {
+            Part::Cross | Part::Any => {}
+            Part::Name(name) => self.add(name),
+            Part::Wild(tokens) => {
+                let mut bytes = [0; 4];
+                if let Some(Token::Char(c)) = tokens.first() {
+                    self.firsts |= 1 << (c.encode_utf8(&mut bytes).as_bytes()[0] & 63);
+                }
+                if let Some(Token::Char(c)) = tokens.last() {
+                    let last = c.encode_utf8(&mut bytes).as_bytes();
+                    self.lasts |= 1 << (last[last.len() - 1] & 63);
+                }
+            }
+        }
+    }
+
+    /// Whether all that `self` needs is in `path`.
+    pub(crate) fn may_match(&self, path: &Self) -> bool {
+        (self.names & !path.names) | (self.firsts & !path.firsts) | (self.lasts & !path.lasts) == 0
+    }
+}
+
 fn tokens(text: &str) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
     let mut at = 0;

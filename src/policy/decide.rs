@@ -10,6 +10,7 @@
 //! made up by the kernel as processes come and go, and a glob meant for files would only hide
 //! them.
 
+use super::component::Sieve;
 use super::glob::{Glob, Reach};
 use super::index::Index;
 use super::path::is_within;
@@ -124,8 +125,9 @@ impl Decider {
             .best
             .map(|(depth, effect, rule)| (weight(depth, true, effect), rule));
         if always.is_none() && !self.globs.is_empty() {
+            let names = Sieve::of_path(path);
             for (rule, glob, i) in self.globs(path) {
-                if rule.access != access {
+                if rule.access != access || !glob.may_match(&names) {
                     continue;
                 }
                 if let Reach::Matched(depth) = glob.reach(path) {
@@ -168,10 +170,14 @@ impl Decider {
         }
         for access in [Access::Read, Access::Write] {
             let (before, after) = (self.decide(access, from), self.decide(access, to));
-            if before.is_allowed() != after.is_allowed()
-                && let Some(rule) = before.rule().or(after.rule())
-            {
-                return Some(rule);
+            if before.is_allowed() != after.is_allowed() {
+                let (denied, allowed) = if before.is_allowed() {
+                    (after, before)
+                } else {
+                    (before, after)
+                };
+                // A denial by default has no rule; then the other end is allowed by one.
+                return denied.rule().or(allowed.rule());
             }
         }
         let reach = |glob: &Glob, rule: &Rule, path: &[u8]| {
@@ -209,5 +215,170 @@ impl Decider {
             .filter(|(rule, ..)| denies(rule))
             .find(|(_, glob, _)| glob.progresses_at(path))
             .map(|(rule, ..)| rule)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MemoryTree;
+    use super::super::testing::decider;
+    use super::*;
+
+    const RULES: &str = r#"
+        "allowWrite": [".", "/var/log/app", "/w/d/open", "*/glob.ok"],
+        "denyWrite": ["d", "**/.git/hooks", "**/*.lock", "/w/same", "new/name"],
+        "denyWriteAlways": ["d/open/never"],
+        "denyRead": ["~", "/w/both", "**/*.key"],
+        "allowRead": ["~/.cargo", "/w/both"],
+        "denyReadAlways": ["~/.cargo/credentials", "**/*.pem"]"#;
+
+    /// The key of the deciding rule's list, with a `!` where it denies; `-` for the default.
+    fn said(verdict: Verdict) -> String {
+        let key = match verdict.rule() {
+            Some(rule) => rule.origin.key.replace("filesystem.", ""),
+            None => "-".to_owned(),
+        };
+        let mark = if verdict.is_allowed() { "" } else { "!" };
+        format!("{mark}{key}")
+    }
+
+    #[test]
+    fn the_most_specific_rule_wins() {
+        let decider = decider(RULES, &MemoryTree::new());
+        let cases: &[(Access, &str, &str)] = &[
+            (Access::Write, "/", "!-"),
+            (Access::Write, "/w", "allowWrite[0]"),
+            (Access::Write, "/w/a/b", "allowWrite[0]"),
+            (Access::Write, "/wx", "!-"),
+            (Access::Write, "/var/log/app/x", "allowWrite[1]"),
+            (Access::Write, "/var/log", "!-"),
+            (Access::Write, "/w/d", "!denyWrite[0]"),
+            (Access::Write, "/w/d/x", "!denyWrite[0]"),
+            (Access::Write, "/w/d/open/x", "allowWrite[2]"),
+            (Access::Write, "/w/d/open/never/x", "!denyWriteAlways[0]"),
+            (Access::Write, "/w/new", "allowWrite[0]"),
+            (Access::Write, "/w/new/name/below", "!denyWrite[4]"),
+            (Access::Write, "/w/x/.git/config", "allowWrite[0]"),
+            (Access::Write, "/w/x/.git/hooks/pre-commit", "!denyWrite[1]"),
+            (Access::Write, "/w/a.lock", "!denyWrite[2]"),
+            (Access::Write, "/w/a.lock/below", "!denyWrite[2]"),
+            (Access::Write, "/w/d/glob.ok", "allowWrite[3]"),
+            (Access::Write, "/var/log/app/a.lock", "!denyWrite[2]"),
+            (Access::Write, "/w/d/open/a.lock", "!denyWrite[2]"),
+            (Access::Write, "/dev/null", "devices"),
+            (Access::Write, "relative", "!-"),
+            (Access::Read, "/etc/passwd", "-"),
+            (Access::Read, "/home/u", "!denyRead[0]"),
+            (Access::Read, "/home/u/x", "!denyRead[0]"),
+            (Access::Read, "/home/u/.cargo/bin", "allowRead[0]"),
+            (
+                Access::Read,
+                "/home/u/.cargo/credentials",
+                "!denyReadAlways[0]",
+            ),
+            (Access::Read, "/w/both/x", "allowRead[1]"),
+            (Access::Read, "/w/a.key", "!denyRead[2]"),
+            (Access::Read, "/w/both/a.key", "!denyRead[2]"),
+            (Access::Read, "/w/both/a.pem", "!denyReadAlways[1]"),
+            (Access::Read, "/dev/tty", "devices"),
+        ];
+        for (access, path, expected) in cases {
+            let verdict = decider.decide(*access, path.as_bytes());
+            assert_eq!(said(verdict), *expected, "{access:?} {path}");
+        }
+        let verdict = decider.decide(Access::Write, b"/w/\xff/.git/hooks/\xfe");
+        assert_eq!(said(verdict), "!denyWrite[1]", "names need not be UTF-8");
+    }
+
+    #[test]
+    fn reasons_tell_default_from_rule() {
+        let decider = decider(RULES, &MemoryTree::new());
+        let reason = |path: &str| match decider.decide(Access::Write, path.as_bytes()) {
+            Verdict::Deny { reason, .. } => Some(reason),
+            Verdict::Allow(_) => None,
+        };
+        assert_eq!(reason("/etc"), Some(Reason::AllowMiss));
+        assert_eq!(reason("/w/d"), Some(Reason::DenyMatch));
+        assert_eq!(reason("/w"), None);
+    }
+
+    #[test]
+    fn a_denied_link_holds_its_name_its_target_and_the_way() {
+        let mut tree = MemoryTree::new();
+        tree.link("/w/rc", "conf/rc").link("/w/conf", "/data/conf");
+        let decider = decider(
+            r#""allowWrite": [".", "/data"], "denyWrite": ["rc"]"#,
+            &tree,
+        );
+        for (path, allowed) in [
+            ("/w/rc", false),
+            ("/w/rc/below", false),
+            ("/w/conf", false),
+            ("/w/conf/rc", true),
+            ("/w/conf/other", true),
+            ("/data/conf", true),
+            ("/data/conf/rc", false),
+            ("/data/conf/rc/below", false),
+        ] {
+            let verdict = decider.decide(Access::Write, path.as_bytes());
+            assert_eq!(verdict.is_allowed(), allowed, "{path}");
+        }
+    }
+
+    #[test]
+    fn denying_globs_leave_proc_alone() {
+        let rules = r#""denyRead": ["/**/*.key", "/proc/kcore"], "denyReadAlways": ["/**/x"]"#;
+        let decider = decider(rules, &MemoryTree::new());
+        let read = |path: &str| decider.decide(Access::Read, path.as_bytes()).is_allowed();
+        assert!(read("/proc/1/x") && read("/proc/a.key"));
+        assert!(!read("/proc/kcore") && !read("/procx/a.key") && !read("/x"));
+    }
+
+    #[test]
+    fn moves_of_directories_that_change_a_verdict_are_found() {
+        let decider = decider(RULES, &MemoryTree::new());
+        let cases: &[(&str, &str, Option<&str>)] = &[
+            ("/w/a", "/w/b", None),
+            // The glob `*/glob.ok` looks into every first-level directory.
+            ("/w/a", "/w/a2/c", Some("allowWrite[3]")),
+            ("/w/new", "/w/old", Some("denyWrite[4]")),
+            ("/w/a", "/w/new", Some("denyWrite[4]")),
+            ("/w/a", "/w/d", Some("allowWrite[2]")),
+            ("/w/a", "/w/d/x", Some("denyWrite[0]")),
+            ("/w/a", "/w/.git", Some("denyWrite[1]")),
+            ("/w/x/.git", "/w/x/git", Some("denyWrite[1]")),
+            ("/w/x/.git/info", "/w/x/.git/other", None),
+            ("/w/a", "/outside", Some("allowWrite[0]")),
+            ("/w/a", "/w/a.lock", Some("denyWrite[2]")),
+            ("/home/u/x", "/w/x", Some("denyRead[0]")),
+            ("/etc/a", "/etc/b", None),
+        ];
+        for (from, to, expected) in cases {
+            let rule = decider.directory_move(from.as_bytes(), to.as_bytes());
+            let key = rule.map(|rule| rule.origin.key.replace("filesystem.", ""));
+            assert_eq!(key.as_deref(), *expected, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn links_on_the_way_to_a_denial_are_found() {
+        let rules = r#""allowWrite": ["."], "denyWrite": ["a/b/c", "**/.git/hooks", "**/*.pem"]"#;
+        let decider = decider(rules, &MemoryTree::new());
+        for (path, expected) in [
+            ("/w/a", true),
+            ("/w/a/b", true),
+            ("/w/a/b/c", false),
+            ("/w/x", false),
+            ("/w/x/.git", true),
+            ("/w/x/.git/hooks", false),
+            ("/w/x/.git/other", false),
+            ("/w/x.pem", false),
+        ] {
+            assert_eq!(
+                decider.link_name(path.as_bytes()).is_some(),
+                expected,
+                "{path}"
+            );
+        }
     }
 }

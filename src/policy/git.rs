@@ -131,3 +131,94 @@ fn pointer(walker: &mut Walker, path: &str) -> Option<String> {
     let plain = !path.is_empty() && !path.starts_with('~') && !line.contains(['\n', '\0']);
     plain.then(|| line.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::resolved;
+    use super::super::{Decider, MemoryTree, Verdict};
+    use super::*;
+
+    const POLICY: &str = r#"{"filesystem": {"allowWrite": ["."], "gitDir": true}}"#;
+
+    fn tree(gitdir: &str, commondir: &str, back: &str) -> MemoryTree {
+        let mut tree = MemoryTree::new();
+        tree.file("/w/.git", gitdir)
+            .file("/repo/.git/worktrees/w/commondir", commondir)
+            .file("/repo/.git/worktrees/w/gitdir", back)
+            .dir("/repo/.git/objects");
+        tree
+    }
+
+    #[test]
+    fn a_linked_worktree_can_be_used() {
+        for (gitdir, back) in [
+            ("gitdir: /repo/.git/worktrees/w\n", "/w/.git\n"),
+            ("gitdir: ../repo/.git/worktrees/w\n", "../../../../w/.git\n"),
+        ] {
+            let policy = resolved(POLICY, &tree(gitdir, "../..\n", back));
+            assert_eq!(policy.ignored, []);
+            let decider = Decider::new(&policy);
+            for (path, allowed) in [
+                ("/repo/.git/objects/ab/cd", true),
+                ("/repo/.git/refs/heads/x", true),
+                ("/repo/.git/packed-refs.lock", true),
+                ("/repo/.git/worktrees/w/index.lock", true),
+                ("/repo/.git/worktrees/w/HEAD", true),
+                ("/repo/.git/worktrees/w/hooks/x", false),
+                ("/repo/.git/worktrees/w/config.worktree", false),
+                ("/repo/.git/worktrees/w/commondir", false),
+                ("/repo/.git/worktrees/other/HEAD", false),
+                ("/repo/.git/hooks/pre-commit", false),
+                ("/repo/.git/config", false),
+                ("/w/.git", false),
+                ("/w/src", true),
+            ] {
+                let verdict: Verdict = decider.decide(Access::Write, path.as_bytes());
+                assert_eq!(verdict.is_allowed(), allowed, "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_point_back_opens_nothing() {
+        let good = "gitdir: /repo/.git/worktrees/w\n";
+        for (gitdir, commondir, back) in [
+            (good, "../..\n", "/elsewhere/.git\n"),
+            (good, "/other\n", "/w/.git\n"),
+            ("gitdir: /repo/.git\n", "../..\n", "/w/.git\n"),
+            ("/repo/.git/worktrees/w\n", "../..\n", "/w/.git\n"),
+            ("gitdir: ~/x\n", "../..\n", "/w/.git\n"),
+            ("", "../..\n", "/w/.git\n"),
+        ] {
+            let policy = resolved(POLICY, &tree(gitdir, commondir, back));
+            let stated = |rule: &&Rule| !rule.origin.is_built_in();
+            assert_eq!(
+                policy.rules.iter().filter(stated).count(),
+                1,
+                "{gitdir} {back}"
+            );
+            assert_eq!(policy.ignored.len(), 1, "{gitdir} {back}");
+        }
+    }
+
+    #[test]
+    fn the_top_is_found_above_the_start_but_within_the_roots() {
+        let mut tree = tree("gitdir: /repo/.git/worktrees/w\n", "../..\n", "/w/.git\n");
+        tree.dir("/w/a/b");
+        let found = |roots: &[String]| {
+            let mut walker = Walker::new(&tree, None);
+            worktree(&mut walker, "/w/a/b", roots, &Origin::default()).unwrap()
+        };
+        assert!(!found(&["/w".to_owned()]).0.is_empty());
+        assert!(found(&["/w/a".to_owned()]).0.is_empty());
+        assert!(found(&[]).0.is_empty());
+    }
+
+    #[test]
+    fn an_ordinary_checkout_needs_nothing() {
+        let mut tree = MemoryTree::new();
+        tree.dir("/w/.git");
+        let policy = resolved(POLICY, &tree);
+        assert_eq!(policy.ignored, []);
+    }
+}

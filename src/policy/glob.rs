@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::component::Part;
+use super::component::{Part, Sieve};
 use super::path::depth;
 
 /// The longest pattern accepted, in bytes.
@@ -38,6 +38,8 @@ struct Body {
     parts: Vec<Part>,
     /// The states whose part is `**`.
     crossing: States,
+    /// The names that every match holds.
+    needs: Sieve,
 }
 
 /// A compiled glob: a literal head, and components matched below it.
@@ -116,6 +118,8 @@ impl Glob {
             .enumerate()
             .filter(|(_, part)| **part == Part::Cross)
             .fold(0, |mask, (i, _)| mask | 1 << i);
+        let mut needs = Sieve::default();
+        parts.iter().for_each(|part| needs.need(part));
         Ok(Self {
             anchor: anchor.to_owned(),
             anchor_depth: depth(anchor.as_bytes()),
@@ -123,6 +127,7 @@ impl Glob {
                 text: pattern.to_owned(),
                 parts,
                 crossing,
+                needs,
             }),
         })
     }
@@ -151,9 +156,14 @@ impl Glob {
         self.body.crossing & 1 != 0
     }
 
+    /// Whether a path with these names may match.
+    pub(crate) fn may_match(&self, names: &Sieve) -> bool {
+        self.body.needs.may_match(names)
+    }
+
     /// Whether `path` or an ancestor of it matches. `path` is absolute and normalized.
     pub fn matches(&self, path: &[u8]) -> bool {
-        matches!(self.reach(path), Reach::Matched(_))
+        self.may_match(&Sieve::of_path(path)) && matches!(self.reach(path), Reach::Matched(_))
     }
 
     /// The states held at the anchor.

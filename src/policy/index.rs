@@ -30,6 +30,42 @@ pub(crate) struct Found {
     pub always: Option<usize>,
 }
 
+impl Found {
+    /// Takes in what is said about a prefix deeper than those before; `is_whole` says that it is
+    /// the path itself.
+    fn weigh(
+        &mut self,
+        rules: &[Rule],
+        group: &Group,
+        access: Access,
+        depth: usize,
+        is_whole: bool,
+    ) {
+        let (allow, mut deny) = (group.allow[access as usize], group.deny[access as usize]);
+        let mut always = group.always[access as usize];
+        if is_whole && access == Access::Write && group.name != NONE {
+            if rules[group.name as usize].always {
+                always = group.name;
+            } else if deny == NONE {
+                deny = group.name;
+            }
+        }
+        if always != NONE && self.always.is_none() {
+            self.always = Some(always as usize);
+        }
+        // The one that wins at equal depth comes last.
+        let pair = match access {
+            Access::Read => [(deny, Effect::Deny), (allow, Effect::Allow)],
+            Access::Write => [(allow, Effect::Allow), (deny, Effect::Deny)],
+        };
+        for (rule, effect) in pair {
+            if rule != NONE {
+                self.best = Some((depth, effect, rule as usize));
+            }
+        }
+    }
+}
+
 /// An index over the literal rules.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -132,38 +168,19 @@ impl Index {
     /// What the rules say about `path`, absolute and normalized.
     pub(crate) fn find(&self, rules: &[Rule], access: Access, path: &[u8]) -> Found {
         let mut found = Found::default();
-        if self.groups.is_empty() {
-            return found;
+        let mut hash = (FNV_START ^ u64::from(b'/')).wrapping_mul(FNV_PRIME);
+        if let Some(root) = self.get(rules, b"/", hash) {
+            found.weigh(rules, root, access, 0, path.len() == 1);
         }
-        let root_hash = (FNV_START ^ u64::from(b'/')).wrapping_mul(FNV_PRIME);
-        self.weigh(
-            rules,
-            access,
-            &path[..1],
-            root_hash,
-            0,
-            path.len() == 1,
-            &mut found,
-        );
-        if path.len() == 1 {
-            return found;
-        }
-        let mut hash = root_hash;
         let mut depth = 0;
         for end in 1..=path.len() {
-            if end == path.len() || path[end] == b'/' {
+            let ends = end == path.len() || path[end] == b'/';
+            if ends && end > 1 {
                 depth += 1;
-                if self.depths & depth_bit(depth) != 0 {
-                    let is_whole = end == path.len();
-                    self.weigh(
-                        rules,
-                        access,
-                        &path[..end],
-                        hash,
-                        depth,
-                        is_whole,
-                        &mut found,
-                    );
+                if self.depths & depth_bit(depth) != 0
+                    && let Some(group) = self.get(rules, &path[..end], hash)
+                {
+                    found.weigh(rules, group, access, depth, end == path.len());
                 }
             }
             if let Some(&b) = path.get(end) {
@@ -171,43 +188,6 @@ impl Index {
             }
         }
         found
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn weigh(
-        &self,
-        rules: &[Rule],
-        access: Access,
-        prefix: &[u8],
-        hash: u64,
-        depth: usize,
-        is_whole: bool,
-        found: &mut Found,
-    ) {
-        let Some(group) = self.get(rules, prefix, hash) else {
-            return;
-        };
-        let (allow, mut deny) = (group.allow[access as usize], group.deny[access as usize]);
-        let mut always = group.always[access as usize];
-        if is_whole && access == Access::Write && group.name != NONE {
-            if rules[group.name as usize].always {
-                always = group.name;
-            } else if deny == NONE {
-                deny = group.name;
-            }
-        }
-        if always != NONE && found.always.is_none() {
-            found.always = Some(always as usize);
-        }
-        let (first, second) = match access {
-            Access::Read => ((allow, Effect::Allow), (deny, Effect::Deny)),
-            Access::Write => ((deny, Effect::Deny), (allow, Effect::Allow)),
-        };
-        for (rule, effect) in [second, first] {
-            if rule != NONE {
-                found.best = Some((depth, effect, rule as usize));
-            }
-        }
     }
 
     /// The positions of the groups strictly below `dir`.

@@ -16,6 +16,8 @@ mod component;
 pub mod decide;
 pub mod document;
 pub mod error;
+#[cfg(test)]
+mod fixtures;
 mod git;
 pub mod glob;
 mod host;
@@ -29,6 +31,8 @@ pub mod resolve;
 pub mod resolved;
 pub mod rule;
 pub mod shipped;
+#[cfg(test)]
+mod testing;
 mod tighten;
 pub mod view;
 

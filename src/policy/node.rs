@@ -241,6 +241,7 @@ pub(crate) fn yaml(text: &str) -> Result<Node, Problem> {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 plain(anchor, tag.is_some(), line)?;
+                let line = header_line(&text, style, line);
                 builder.scalar(&text, style, line)?;
             }
             Event::SequenceStart(anchor, tag) => {
@@ -258,6 +259,16 @@ pub(crate) fn yaml(text: &str) -> Result<Node, Problem> {
     builder
         .done
         .ok_or_else(|| (None, "the document is empty".to_owned()))
+}
+
+/// The line a scalar starts in. The parser gives that of a block's first line with content; the
+/// block starts in the line before its content and the blank lines that lead it.
+fn header_line(text: &str, style: ScalarStyle, line: u32) -> u32 {
+    let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+    match text.find(|c| c != '\n') {
+        Some(leading) if is_block => line.saturating_sub(leading as u32 + 1),
+        _ => line,
+    }
 }
 
 fn plain(anchor: usize, tagged: bool, line: u32) -> Result<(), Problem> {

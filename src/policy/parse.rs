@@ -18,12 +18,15 @@ pub enum Format {
     Yaml,
 }
 
+/// The most patterns that the globs of one document may expand to.
+pub const MAX_PATTERNS: usize = 20_000;
+
 /// Parses one document. `name` is what origins and errors call the file.
 ///
 /// # Errors
 ///
 /// The first thing that is wrong, with its line and key: the syntax, a limit of the document (4
-/// MiB, 64 levels, 200,010 values), an unknown key, a wrong type, a path, glob, host or number
+/// MiB, 64 levels, 200,010 values, 20,000 expanded globs), an unknown key, a wrong type, a path, glob, host or number
 /// that cannot be right.
 pub fn parse(name: &str, bytes: &[u8], format: Format) -> Result<Document, PolicyError> {
     let root = node::text(bytes).and_then(|text| match format {
@@ -40,6 +43,7 @@ pub fn parse(name: &str, bytes: &[u8], format: Format) -> Result<Document, Polic
     let mut reader = Reader {
         file: name,
         doc: Document::default(),
+        patterns: 0,
     };
     reader.document(root)?;
     Ok(reader.doc)
@@ -50,6 +54,8 @@ type Result<T, E = PolicyError> = std::result::Result<T, E>;
 struct Reader<'a> {
     file: &'a str,
     doc: Document,
+    /// How many patterns the globs so far expand to.
+    patterns: usize,
 }
 
 impl Reader<'_> {
@@ -109,7 +115,7 @@ impl Reader<'_> {
                     ..origin.clone()
                 };
                 match slot(&mut self.doc) {
-                    Slot::Paths(list) => *list = paths(node, &origin)?,
+                    Slot::Paths(list) => *list = paths(node, &origin, &mut self.patterns)?,
                     Slot::Hosts(list) => *list = Some(strings(node, &origin, host::check)?),
                     Slot::Services(list) => *list = strings(node, &origin, service)?,
                     Slot::Flag(flag) => match node.value {
@@ -168,12 +174,12 @@ fn elements(node: Node, origin: &Origin, wanted: &str) -> Result<Vec<(Node, Orig
         .collect())
 }
 
-fn paths(node: Node, origin: &Origin) -> Result<Paths> {
+fn paths(node: Node, origin: &Origin, patterns: &mut usize) -> Result<Paths> {
     elements(node, origin, "a list of paths")?
         .into_iter()
         .map(|(node, origin)| {
             let entry = entry(node, &origin)?;
-            check_entry(&entry)
+            check_entry(&entry, patterns)
                 .map_err(|(code, message)| PolicyError::at(code, &origin, message))?;
             Ok(Located::new(entry, origin))
         })
@@ -208,7 +214,7 @@ fn entry(node: Node, origin: &Origin) -> Result<Entry> {
 }
 
 /// Checks what can be known about an entry without a filesystem.
-fn check_entry(entry: &Entry) -> Result<(), (&'static str, String)> {
+fn check_entry(entry: &Entry, patterns: &mut usize) -> Result<(), (&'static str, String)> {
     check_typed(&entry.text, entry.spelling != Spelling::Literal)?;
     if !entry.is_glob() {
         return Ok(());
@@ -224,6 +230,11 @@ fn check_entry(entry: &Entry) -> Result<(), (&'static str, String)> {
     for pattern in glob::expand(&entry.text).map_err(refuse)? {
         let (_, tail) = glob::split_head(&pattern);
         Glob::new("/", tail).map_err(refuse)?;
+        *patterns += 1;
+        if *patterns > MAX_PATTERNS {
+            let message = format!("the globs up to here expand to more than {MAX_PATTERNS}");
+            return Err(refuse(message));
+        }
     }
     Ok(())
 }

@@ -163,19 +163,19 @@ impl<'a> Walker<'a> {
         let mut walk = Walk::default();
         self.walk(&mut walk, start, origin)?;
         self.walk(&mut walk, rest, origin)?;
+        let kind = match (walk.path.is_empty(), walk.absent) {
+            (true, _) => Kind::Dir,
+            (false, Some(_)) => Kind::Absent,
+            (false, None) => self.kind(&walk.path),
+        };
+        if walk.path.is_empty() {
+            walk.path.push('/');
+        }
         Ok(Target {
-            kind: if walk.path.is_empty() {
-                Kind::Dir
-            } else {
-                self.kind(&walk.path)
-            },
-            path: if walk.path.is_empty() {
-                "/".to_owned()
-            } else {
-                walk.path
-            },
+            path: walk.path,
             links: walk.links,
             last_link: walk.last_link,
+            kind,
         })
     }
 
@@ -189,12 +189,17 @@ impl<'a> Walker<'a> {
             if name == ".." {
                 let up = walk.path.rfind('/').unwrap_or(0);
                 walk.path.truncate(up);
+                walk.absent = walk.absent.filter(|absent| *absent <= up);
                 continue;
             }
             let length = walk.path.len();
             walk.path.push('/');
             walk.path.push_str(&name);
+            if walk.absent.is_some() {
+                continue;
+            }
             match self.kind(&walk.path) {
+                Kind::Absent => walk.absent = Some(walk.path.len()),
                 Kind::Symlink(target) => {
                     walk.links.push(walk.path.clone());
                     if typed {
@@ -230,6 +235,8 @@ impl<'a> Walker<'a> {
 #[derive(Default)]
 struct Walk {
     path: String,
+    /// The length of the first prefix that does not exist: nothing below it is looked up.
+    absent: Option<usize>,
     links: Vec<String>,
     last_link: Option<String>,
 }

@@ -9,7 +9,7 @@ use super::document::{Entry, Paths, Policy};
 use super::error::{self, PolicyError};
 use super::git;
 use super::glob::{self, Glob};
-use super::path::{Walker, is_below};
+use super::path::{Target, Walker};
 use super::resolved::{Linked, Network, ResolvedPolicy};
 use super::rule::{Access, Effect, Located, Origin, Pattern, Rule};
 use super::view::{FsView, Kind};
@@ -76,7 +76,7 @@ fn resolve_below(
     let cwd = walker.follow(place.cwd, "/", &start)?.path;
     let mut resolver = Resolver {
         walker,
-        anchors: vec![cwd.clone()],
+        anchors: Vec::new(),
         out: ResolvedPolicy {
             cwd,
             limits: policy.limits.clone(),
@@ -95,10 +95,43 @@ fn resolve_below(
 struct Resolver<'a> {
     walker: Walker<'a>,
     /// The directories that a relative denying glob is anchored below.
-    anchors: Vec<String>,
+    anchors: Vec<Anchor>,
     out: ResolvedPolicy,
     /// The `Name` rules made so far, as (path, always).
     names: HashSet<(String, bool)>,
+}
+
+/// A directory that globs are anchored below.
+struct Anchor {
+    path: String,
+    /// Whether no other anchor lies above: a glob that starts with `**` needs only these.
+    outermost: bool,
+}
+
+/// The anchors for these directories, each once, in order.
+fn anchors<'a>(dirs: impl Iterator<Item = &'a str>) -> Vec<Anchor> {
+    let mut seen = HashSet::new();
+    let dirs: Vec<&str> = dirs.filter(|dir| seen.insert(*dir)).collect();
+    let outermost = |dir: &str| {
+        let mut above = dir;
+        loop {
+            above = match above.rfind('/') {
+                _ if above == "/" => return true,
+                Some(0) => "/",
+                Some(at) => &above[..at],
+                None => return true,
+            };
+            if seen.contains(above) {
+                return false;
+            }
+        }
+    };
+    dirs.iter()
+        .map(|dir| Anchor {
+            path: (*dir).to_owned(),
+            outermost: outermost(dir),
+        })
+        .collect()
 }
 
 impl Resolver<'_> {
@@ -109,19 +142,13 @@ impl Resolver<'_> {
         if let Some(asked) = &lists.git_dir
             && asked.value
         {
-            let (mut walker, cwd) = (&mut self.walker, &self.out.cwd);
-            let (rules, ignored) = git::worktree(&mut walker, cwd, &own, &asked.origin)?;
+            let cwd = &self.out.cwd;
+            let (rules, ignored) = git::worktree(&mut self.walker, cwd, &own, &asked.origin)?;
             self.out.rules.extend(rules);
             self.out.ignored.extend(ignored);
         }
-        let mut seen: HashSet<&str> = HashSet::from([self.anchors[0].as_str()]);
-        let more: Vec<String> = own
-            .iter()
-            .chain(roots)
-            .filter(|root| seen.insert(root))
-            .cloned()
-            .collect();
-        self.anchors.extend(more);
+        let dirs = [&self.out.cwd].into_iter().chain(&own).chain(roots);
+        self.anchors = anchors(dirs.map(String::as_str));
         self.deny(Access::Write, &lists.deny_write, false)?;
         self.deny(Access::Write, &lists.deny_write_always, true)?;
         self.allow(Access::Read, &lists.allow_read)?;
@@ -154,7 +181,7 @@ impl Resolver<'_> {
     }
 
     fn allow(&mut self, access: Access, entries: &Paths) -> Result<(), PolicyError> {
-        let cwd = [self.out.cwd.clone()];
+        let cwd = anchors([self.out.cwd.as_str()].into_iter());
         for entry in entries {
             for (glob, target) in self.locate(entry, &cwd)? {
                 let pattern = pattern(glob, &target.path);
@@ -197,8 +224,8 @@ impl Resolver<'_> {
     fn locate(
         &mut self,
         entry: &Located<Entry>,
-        anchors: &[String],
-    ) -> Result<Vec<(Option<Glob>, super::path::Target)>, PolicyError> {
+        anchors: &[Anchor],
+    ) -> Result<Vec<(Option<Glob>, Target)>, PolicyError> {
         let origin = &entry.origin;
         let text = &entry.value.text;
         if !entry.value.is_glob() {
@@ -214,13 +241,9 @@ impl Resolver<'_> {
             let compiled = Glob::new("/", tail).map_err(refuse)?;
             let relative = !head.starts_with(['/', '~']);
             let bases = if relative { anchors } else { &anchors[..1] };
-            for base in bases {
-                let inside = |other: &String| is_below(base.as_bytes(), other.as_bytes());
-                if head.is_empty() && compiled.starts_crossing() && bases.iter().any(inside) {
-                    // Another anchor above matches the same names.
-                    continue;
-                }
-                let target = self.walker.follow(&head, base, origin)?;
+            let crosses = head.is_empty() && compiled.starts_crossing();
+            for base in bases.iter().filter(|base| base.outermost || !crosses) {
+                let target = self.walker.follow(&head, &base.path, origin)?;
                 let glob = (!tail.is_empty()).then(|| compiled.anchored(&target.path));
                 found.push((glob, target));
                 if self.out.rules.len() + found.len() > MAX_RULES {
@@ -285,4 +308,193 @@ fn too_many(origin: &Origin) -> PolicyError {
          the start directory and once below each allowWrite root"
     );
     PolicyError::at(error::PARSE_FAILED, origin, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MemoryTree;
+    use super::super::testing::{resolved, try_resolve};
+    use super::*;
+
+    /// The rules that documents state, as `+w subtree /path`.
+    fn rules(policy: &ResolvedPolicy) -> Vec<String> {
+        let shown = |rule: &Rule| {
+            let effect = match (rule.effect, rule.always) {
+                (Effect::Allow, _) => "+",
+                (Effect::Deny, false) => "-",
+                (Effect::Deny, true) => "!",
+            };
+            let access = match rule.access {
+                Access::Read => "r",
+                Access::Write => "w",
+            };
+            let pattern = match &rule.pattern {
+                Pattern::Subtree(path) => path.clone(),
+                Pattern::Name(path) => format!("name {path}"),
+                Pattern::Glob(glob) => format!("glob {} {}", glob.anchor(), glob.pattern()),
+            };
+            format!("{effect}{access} {pattern}")
+        };
+        let stated = policy
+            .rules
+            .iter()
+            .filter(|rule| !rule.origin.is_built_in());
+        stated.map(shown).collect()
+    }
+
+    fn tree() -> MemoryTree {
+        let mut tree = MemoryTree::new();
+        tree.dir("/w/src")
+            .link("/w/out", "/data/out")
+            .link("/home/u/.bashrc", "dot/bashrc")
+            .dir("/home/u/dot");
+        tree
+    }
+
+    #[test]
+    fn entries_become_rules() {
+        let cases: &[(&str, &[&str])] = &[
+            (
+                r#""allowWrite": [".", "./", "/w//."]"#,
+                &["+w /w", "+w /w", "+w /w"],
+            ),
+            (
+                r#""allowWrite": ["~/x", "../y", "out"]"#,
+                &["+w /home/u/x", "+w /y", "+w /data/out"],
+            ),
+            (
+                r#""denyWrite": ["~/.bashrc"]"#,
+                &[
+                    "-w name /home/u/.bashrc",
+                    "-w /home/u/.bashrc",
+                    "-w /home/u/dot/bashrc",
+                ],
+            ),
+            (
+                r#""denyRead": ["out/x", "out/y"]"#,
+                &["-w name /w/out", "-r /data/out/x", "-r /data/out/y"],
+            ),
+            (r#""denyReadAlways": ["/a"]"#, &["!r /a"]),
+            (
+                r#""allowWrite": ["/x", "src"], "denyWrite": ["*.pem", "**/.env", "/etc/*"]"#,
+                &[
+                    "+w /x",
+                    "+w /w/src",
+                    "-w glob /w *.pem",
+                    "-w glob /x *.pem",
+                    "-w glob /w/src *.pem",
+                    "-w glob /w **/.env",
+                    "-w glob /x **/.env",
+                    "-w glob /etc *",
+                ],
+            ),
+            (
+                r#""allowWrite": ["/x", "*.tmp"]"#,
+                &["+w /x", "+w glob /w *.tmp"],
+            ),
+            (
+                r#""denyWrite": ["{a,b/*}/c"]"#,
+                &["-w /w/a/c", "-w glob /w/b */c"],
+            ),
+            (
+                r#""denyWrite": ["out/*.o"]"#,
+                &["-w name /w/out", "-w glob /data/out *.o"],
+            ),
+            (
+                r#""allowRead": [{"literal": "a*"}, {"glob": "b"}]"#,
+                &["+r /w/a*", "+r /w/b"],
+            ),
+        ];
+        for (filesystem, expected) in cases {
+            let json = format!("{{\"filesystem\":{{{filesystem}}}}}");
+            assert_eq!(rules(&resolved(&json, &tree())), *expected, "{filesystem}");
+        }
+    }
+
+    #[test]
+    fn devices_are_granted_unless_named() {
+        let granted = |filesystem: &str, access: Access| {
+            let json = format!("{{\"filesystem\":{{{filesystem}}}}}");
+            let policy = resolved(&json, &tree());
+            let built_in = |rule: &&Rule| rule.origin.is_built_in() && rule.access == access;
+            policy.rules.iter().filter(built_in).count()
+        };
+        let all = BUILT_IN_DEVICES.len();
+        assert_eq!(granted("", Access::Write), all);
+        assert_eq!(granted("", Access::Read), 0);
+        assert_eq!(granted(r#""denyRead": ["/"]"#, Access::Read), all);
+        assert_eq!(
+            granted(r#""denyWrite": ["/dev/tty", "/dev"]"#, Access::Write),
+            all - 1
+        );
+    }
+
+    #[test]
+    fn origins_are_kept() {
+        let json = "{\"filesystem\": {\n\"denyWrite\": [\"a\",\n\"b*\"]}}";
+        let policy = resolved(json, &tree());
+        let origins: Vec<String> = policy.rules.iter().map(|r| r.origin.to_string()).collect();
+        assert_eq!(origins[0], "p.json:2 filesystem.denyWrite[0]");
+        assert_eq!(origins[1], "p.json:3 filesystem.denyWrite[1]");
+        assert_eq!(origins[2], "built-in devices");
+        assert_eq!(policy.rules[1].text, "b*");
+    }
+
+    #[test]
+    fn denied_files_with_other_names_are_noted() {
+        let mut tree = tree();
+        for (path, links) in [("/w/two", 2), ("/w/one", 1)] {
+            let executable = false;
+            tree.add(path, Kind::File { links, executable }, b"");
+        }
+        let json = r#"{"filesystem": {"denyRead": ["two", "one", "src"], "allowWrite": ["two"]}}"#;
+        let policy = resolved(json, &tree);
+        assert_eq!(policy.linked.len(), 1);
+        assert_eq!(policy.linked[0].path, "/w/two");
+        assert_eq!(policy.linked[0].access, Access::Read);
+    }
+
+    #[test]
+    fn what_cannot_be_resolved_is_refused_with_its_line() {
+        let mut tree = tree();
+        tree.link("/w/loop", "loop")
+            .add("/w/odd", Kind::SymlinkNotUtf8, b"");
+        for (entry, code) in [
+            ("loop/x", error::TRAVERSAL_DEPTH),
+            ("odd/x", error::PARSE_FAILED),
+        ] {
+            let json = format!("{{\"filesystem\":\n{{\"denyRead\": [\"{entry}\"]}}}}");
+            let error = try_resolve(&json, &tree).unwrap_err();
+            assert_eq!((error.code, error.line), (code, Some(2)), "{entry}");
+            assert_eq!(error.key.as_deref(), Some("filesystem.denyRead[0]"));
+        }
+    }
+
+    #[test]
+    fn too_many_anchored_globs_are_refused() {
+        let roots: Vec<String> = (0..400).map(|i| format!("\"/r{i}\"")).collect();
+        let globs: Vec<String> = (0..400).map(|i| format!("\"*.x{i}\"")).collect();
+        let json = format!(
+            "{{\"filesystem\":{{\"allowWrite\":[{}],\"denyWrite\":[{}]}}}}",
+            roots.join(","),
+            globs.join(",")
+        );
+        let error = try_resolve(&json, &tree()).unwrap_err();
+        assert!(error.message.contains("100000"), "{error}");
+    }
+
+    #[test]
+    fn resolved_policies_survive_serialization() {
+        let json = r#"{"filesystem": {"allowWrite": ["."], "denyWrite": ["**/*.pem", "out"]},
+            "network": {"allowedDomains": [], "allowUnixSockets": ["/run/x"]},
+            "limits": {"cpu": 0.5}}"#;
+        let policy = resolved(json, &tree());
+        assert_eq!(policy.network.allowed_domains, Some(vec![]));
+        assert_eq!(policy.network.allow_unix_sockets.len(), 1);
+        let text = serde_json::to_string(&policy).unwrap();
+        assert_eq!(
+            serde_json::from_str::<ResolvedPolicy>(&text).unwrap(),
+            policy
+        );
+    }
 }

@@ -95,37 +95,42 @@ fn rules(base: Vec<Rule>, exe: Vec<Rule>) -> Result<Vec<Rule>, PolicyError> {
 }
 
 impl Decider {
-    /// Whether everything that a granting rule opens is open here already. A glob is only believed
-    /// where nothing is denied below its anchor: it could reach into that denial.
+    /// Whether everything that a granting rule opens is open here already.
     fn gives(&self, rule: &Rule) -> bool {
-        let denied = |own: &Rule| own.access == rule.access && own.effect == Effect::Deny;
         match &rule.pattern {
             Pattern::Subtree(path) | Pattern::Name(path) => {
                 self.decide(rule.access, path.as_bytes()).is_allowed()
             }
             Pattern::Glob(glob) => {
                 let anchor = glob.anchor().as_bytes();
-                let reaches =
-                    |other: &Glob| matches!(other.reach(anchor), Reach::Above | Reach::Live(_));
                 self.decide(rule.access, anchor).is_allowed()
-                    && self.index.any_below(&self.rules, anchor, denied).is_none()
-                    && !self
-                        .globs(anchor)
-                        .any(|(own, other, _)| denied(own) && reaches(other))
+                    && !self.denies_below(rule.access, anchor)
             }
         }
     }
 
-    /// Whether a denial here covers what a granting rule opens.
+    /// Whether a denial here covers what a granting rule opens, or part of what a glob does.
     fn closes(&self, rule: &Rule) -> bool {
-        let top = match &rule.pattern {
-            Pattern::Subtree(path) | Pattern::Name(path) => path.as_str(),
-            Pattern::Glob(glob) => glob.anchor(),
+        let (top, is_glob) = match &rule.pattern {
+            Pattern::Subtree(path) | Pattern::Name(path) => (path.as_bytes(), false),
+            Pattern::Glob(glob) => (glob.anchor().as_bytes(), true),
         };
-        matches!(
-            self.decide(rule.access, top.as_bytes()),
+        let denied = matches!(
+            self.decide(rule.access, top),
             Verdict::Deny { rule: Some(_), .. }
-        )
+        );
+        denied || is_glob && self.denies_below(rule.access, top)
+    }
+
+    /// Whether something strictly below `dir` is denied or may come to be: a glob that grants
+    /// below `dir` could reach into it.
+    fn denies_below(&self, access: Access, dir: &[u8]) -> bool {
+        let denies = |rule: &Rule| rule.access == access && rule.effect == Effect::Deny;
+        let reaches = |glob: &Glob| matches!(glob.reach(dir), Reach::Above | Reach::Live(_));
+        self.index.any_below(&self.rules, dir, denies).is_some()
+            || self
+                .globs(dir)
+                .any(|(rule, glob, _)| denies(rule) && reaches(glob))
     }
 }
 
@@ -244,4 +249,134 @@ fn subset(
     }
     *base = exe;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::resolved;
+    use super::super::{MemoryTree, Place, merge, parse, resolve_executable};
+    use super::*;
+
+    const BASE: &str = r#"{
+        "filesystem": {"allowWrite": [".", "/x"], "denyWrite": ["no", "x/**/y"],
+            "denyRead": ["/secret"], "allowRead": ["/secret/open"]},
+        "network": {"allowedDomains": ["*.example.com"], "httpProxyPort": 3128,
+            "allowLocalBinding": true, "allowUnixSockets": ["/run/a"]},
+        "limits": {"memory": 1000, "pids": 10},
+        "macos": {"allowMachLookup": ["com.a.*"]}}"#;
+
+    fn try_tighten(base: &str, exe: &str) -> Result<ResolvedPolicy, PolicyError> {
+        let tree = MemoryTree::new();
+        let base = resolved(base, &tree);
+        let place = Place {
+            cwd: "/w",
+            home: None,
+            view: &tree,
+        };
+        let doc = parse("exe", exe.as_bytes(), super::super::Format::Json)?;
+        let exe = resolve_executable(&merge(vec![doc]), &place, &base)?;
+        tighten(base, exe)
+    }
+
+    fn allowed(policy: &ResolvedPolicy, access: Access, path: &str) -> bool {
+        let decider = Decider::new(policy);
+        decider.decide(access, path.as_bytes()).is_allowed()
+    }
+
+    #[test]
+    fn whatever_widens_is_refused() {
+        for exe in [
+            r#"{"filesystem": {"allowWrite": ["/etc"]}}"#,
+            r#"{"filesystem": {"allowWrite": ["/"]}}"#,
+            r#"{"filesystem": {"allowWrite": ["no/x"]}}"#,
+            r#"{"filesystem": {"allowWrite": ["**/out"]}}"#,
+            r#"{"filesystem": {"allowRead": ["/secret"]}}"#,
+            r#"{"filesystem": {"allowRead": ["/secret/*"]}}"#,
+            r#"{"network": {"allowNetwork": true}}"#,
+            r#"{"network": {"allowedDomains": ["example.org"]}}"#,
+            r#"{"network": {"socksProxyPort": 1080}}"#,
+            r#"{"network": {"httpProxyPort": 3129}}"#,
+            r#"{"network": {"allowAllUnixSockets": true}}"#,
+            r#"{"network": {"allowUnixSockets": ["/run"]}}"#,
+            r#"{"macos": {"allowMachLookup": ["com.*"]}}"#,
+            r#"{"windows": {"appContainerMode": "standard"}}"#,
+            r#"{"windows": {"allowLoopback": true}}"#,
+        ] {
+            let error = try_tighten(BASE, exe).unwrap_err();
+            assert_eq!(error.code, error::NOT_TIGHTER, "{exe}");
+            assert_eq!(
+                (error.file.as_deref(), error.line),
+                (Some("exe"), Some(1)),
+                "{exe}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_tightens_holds() {
+        let policy = try_tighten(
+            BASE,
+            r#"{"filesystem": {"allowWrite": ["src", "/x/o/*.o"], "denyWrite": ["**/.env"],
+                "denyRead": ["/secret/open/deep", "/etc"]},
+            "network": {"allowedDomains": ["a.example.com"], "deniedDomains": ["b.example.com"],
+                "httpProxyPort": 3128, "allowLocalBinding": false, "allowUnixSockets": ["/run/a/b"]},
+            "limits": {"memory": 2000, "pids": 5, "cpu": 1}}"#,
+        )
+        .unwrap();
+        for (access, path, expected) in [
+            (Access::Write, "/w/src/a", true),
+            (Access::Write, "/w/a", false),
+            (Access::Write, "/x/o/a.o", true),
+            (Access::Write, "/x/o/.env/a.o", false),
+            (Access::Write, "/w/src/.env", false),
+            (Access::Write, "/dev/null", true),
+            (Access::Read, "/secret/open/a", true),
+            (Access::Read, "/secret/open/deep", false),
+            (Access::Read, "/etc/x", false),
+        ] {
+            assert_eq!(
+                allowed(&policy, access, path),
+                expected,
+                "{access:?} {path}"
+            );
+        }
+        let network = &policy.network;
+        assert_eq!(network.allowed_domains.as_ref().unwrap().len(), 1);
+        assert_eq!(network.denied_domains.as_ref().unwrap().len(), 1);
+        assert!(!network.allow_local_binding.as_ref().unwrap().value);
+        assert_eq!(network.allow_unix_sockets.len(), 1);
+        let limits = &policy.limits;
+        assert_eq!(limits.memory.as_ref().unwrap().value, 1000);
+        assert_eq!(limits.pids.as_ref().unwrap().value, 5);
+        assert_eq!(limits.cpu.as_ref().unwrap().value, 1000);
+    }
+
+    #[test]
+    fn an_empty_policy_changes_nothing() {
+        let base = resolved(BASE, &MemoryTree::new());
+        assert_eq!(try_tighten(BASE, "{}").unwrap(), base);
+    }
+
+    #[test]
+    fn its_denials_are_not_reopened_by_grants_of_the_run() {
+        let policy = try_tighten(
+            r#"{"filesystem": {"allowWrite": [".", "a/b"], "denyRead": ["/s"],
+                "allowRead": ["/s/t/u"]}}"#,
+            r#"{"filesystem": {"denyWrite": ["a"], "denyRead": ["/s/t"]}}"#,
+        )
+        .unwrap();
+        assert!(allowed(&policy, Access::Write, "/w/x"));
+        assert!(!allowed(&policy, Access::Write, "/w/a/b"));
+        assert!(!allowed(&policy, Access::Read, "/s/t/u"));
+    }
+
+    #[test]
+    fn hosts_narrow_an_open_network() {
+        let policy = try_tighten(
+            r#"{"network": {"allowNetwork": true}}"#,
+            r#"{"network": {"allowedDomains": ["a.com"]}}"#,
+        )
+        .unwrap();
+        assert!(!policy.network.allow_network);
+    }
 }

@@ -70,6 +70,8 @@ codes! {
     PolicyHomeUnavailable => "POLICY_HOME_UNAVAILABLE",
     /// A path has more components or links than can be followed.
     PolicyTraversalDepth => "POLICY_TRAVERSAL_DEPTH",
+    /// The policy attached to a program would loosen what the run grants.
+    PolicyNotTighter => "POLICY_NOT_TIGHTER",
     /// This host cannot enforce a line of the policy, and nobody accepted that.
     ShortfallRefused => "POLICY_SHORTFALL",
     /// A failure that no other code names.
@@ -114,16 +116,8 @@ mod tests {
     fn codes_are_distinct_and_screaming() {
         for (at, code) in Code::ALL.iter().enumerate() {
             let text = code.as_str();
-            assert!(
-                text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'),
-                "{text}"
-            );
-            assert!(
-                Code::ALL[at + 1..]
-                    .iter()
-                    .all(|other| other.as_str() != text),
-                "{text}"
-            );
+            assert!(text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'), "{text}");
+            assert!(Code::ALL[at + 1..].iter().all(|other| other.as_str() != text), "{text}");
             assert_eq!(Code::from_name(text), Some(*code));
         }
         assert_eq!(Code::from_name("filesystem_denied"), None);

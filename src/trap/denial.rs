@@ -151,13 +151,7 @@ impl Denial {
     /// What makes this denial a different one: everything but the process id.
     pub(super) fn identity(&self) -> impl PartialEq + Hash + '_ {
         (
-            (
-                self.kind,
-                self.operation,
-                &self.path,
-                &self.requested_path,
-                &self.target,
-            ),
+            (self.kind, self.operation, &self.path, &self.requested_path, &self.target),
             (self.syscall, self.errno, &self.flags, self.reason),
             (&self.suggested_grant, &self.rule, &self.message),
             (&self.process.exe, &self.process.cwd),
@@ -166,16 +160,8 @@ impl Denial {
 
     /// The bytes that a stored copy occupies, roughly.
     pub(super) fn stored_bytes(&self) -> usize {
-        let texts = [
-            &self.path,
-            &self.requested_path,
-            &self.target,
-            &self.message,
-        ];
-        let rule = self
-            .rule
-            .as_ref()
-            .map_or(0, |r| r.file.len() + r.key.len() + r.text.len());
+        let texts = [&self.path, &self.requested_path, &self.target, &self.message];
+        let rule = self.rule.as_ref().map_or(0, |r| r.file.len() + r.key.len() + r.text.len());
         size_of::<Self>()
             + texts.into_iter().flatten().map(String::len).sum::<usize>()
             + self.flags.len() * size_of::<&str>()

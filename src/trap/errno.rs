@@ -189,12 +189,7 @@ pub fn open_flags(bits: u32) -> Vec<&'static str> {
         // Linux's own access mode 3: permission to read and write, an fd that can do neither.
         _ => "O_ACCMODE",
     });
-    names.extend(
-        COMMON
-            .iter()
-            .filter(|(bit, _)| bits & bit != 0)
-            .map(|(_, name)| *name),
-    );
+    names.extend(COMMON.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name));
     if bits & O_SYNC_ONLY != 0 {
         names.push("O_SYNC");
     } else if bits & O_DSYNC != 0 {
@@ -257,30 +252,15 @@ mod tests {
     fn open_flags_are_those_of_the_c_library() {
         for (bits, expected) in [
             (0, &["O_RDONLY"][..]),
-            (
-                libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC,
-                &["O_WRONLY", "O_CREAT", "O_TRUNC"],
-            ),
-            (
-                libc::O_RDWR | libc::O_EXCL | libc::O_CLOEXEC,
-                &["O_RDWR", "O_EXCL", "O_CLOEXEC"],
-            ),
-            (
-                libc::O_APPEND | libc::O_NONBLOCK,
-                &["O_RDONLY", "O_APPEND", "O_NONBLOCK"],
-            ),
-            (
-                libc::O_NOCTTY | libc::O_NOATIME,
-                &["O_RDONLY", "O_NOCTTY", "O_NOATIME"],
-            ),
+            (libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC, &["O_WRONLY", "O_CREAT", "O_TRUNC"]),
+            (libc::O_RDWR | libc::O_EXCL | libc::O_CLOEXEC, &["O_RDWR", "O_EXCL", "O_CLOEXEC"]),
+            (libc::O_APPEND | libc::O_NONBLOCK, &["O_RDONLY", "O_APPEND", "O_NONBLOCK"]),
+            (libc::O_NOCTTY | libc::O_NOATIME, &["O_RDONLY", "O_NOCTTY", "O_NOATIME"]),
             (libc::O_ASYNC, &["O_RDONLY", "O_ASYNC"]),
             (libc::O_SYNC, &["O_RDONLY", "O_SYNC"]),
             (libc::O_DSYNC, &["O_RDONLY", "O_DSYNC"]),
             (libc::O_TMPFILE | libc::O_RDWR, &["O_RDWR", "O_TMPFILE"]),
-            (
-                libc::O_PATH | libc::O_NOFOLLOW,
-                &["O_RDONLY", "O_PATH", "O_NOFOLLOW"],
-            ),
+            (libc::O_PATH | libc::O_NOFOLLOW, &["O_RDONLY", "O_PATH", "O_NOFOLLOW"]),
             (libc::O_DIRECTORY, &["O_RDONLY", "O_DIRECTORY"]),
             (libc::O_DIRECT, &["O_RDONLY", "O_DIRECT"]),
             (libc::O_ACCMODE, &["O_ACCMODE"]),

@@ -42,21 +42,13 @@ impl Grant {
         } else {
             GrantValue::Entry(path.to_owned())
         };
-        Grant {
-            section,
-            key,
-            value,
-        }
+        Grant { section, key, value }
     }
 
     /// A grant that sets a switch of `network`.
     #[must_use]
     pub fn switch(key: &'static str) -> Grant {
-        Grant {
-            section: "network",
-            key,
-            value: GrantValue::True,
-        }
+        Grant { section: "network", key, value: GrantValue::True }
     }
 
     /// The smallest policy document that holds this grant, as JSON on one line.
@@ -125,22 +117,14 @@ pub fn suggest(operation: Operation, path: &str, against: Option<Against>) -> Op
     {
         return None;
     }
-    Some(Grant::path(
-        "filesystem",
-        if reading { "allowRead" } else { "allowWrite" },
-        path,
-    ))
+    Some(Grant::path("filesystem", if reading { "allowRead" } else { "allowWrite" }, path))
 }
 
 impl Against {
     /// The reason that a record gives for a decision against this rule, or against none.
     #[must_use]
     pub fn reason(against: Option<Against>) -> Reason {
-        if against.is_some() {
-            Reason::DenyMatch
-        } else {
-            Reason::AllowMiss
-        }
+        if against.is_some() { Reason::DenyMatch } else { Reason::AllowMiss }
     }
 }
 
@@ -148,18 +132,9 @@ impl Against {
 mod tests {
     use super::*;
 
-    const ABOVE: Against = Against {
-        always: false,
-        names_it: false,
-    };
-    const EXACT: Against = Against {
-        always: false,
-        names_it: true,
-    };
-    const ALWAYS: Against = Against {
-        always: true,
-        names_it: false,
-    };
+    const ABOVE: Against = Against { always: false, names_it: false };
+    const EXACT: Against = Against { always: false, names_it: true };
+    const ALWAYS: Against = Against { always: true, names_it: false };
 
     #[test]
     fn a_grant_is_suggested_only_where_it_would_work() {
@@ -177,33 +152,21 @@ mod tests {
             (Operation::Connect, "/a", None, None),
         ] {
             let grant = suggest(operation, path, against);
-            assert_eq!(
-                grant.map(|g| g.key),
-                expected,
-                "{operation:?} {path} {against:?}"
-            );
+            assert_eq!(grant.map(|g| g.key), expected, "{operation:?} {path} {against:?}");
         }
     }
 
     #[test]
     fn a_path_that_reads_as_a_glob_is_granted_as_a_literal() {
-        for path in [
-            "/a*", "/a?", "/[a]", "/{a,b}", "/$HOME", "/a\\b", "/~", "/a\nb", "/a ",
-        ] {
+        for path in ["/a*", "/a?", "/[a]", "/{a,b}", "/$HOME", "/a\\b", "/~", "/a\nb", "/a "] {
             let grant = Grant::path("filesystem", "allowWrite", path);
             assert_eq!(grant.value, GrantValue::Literal(path.to_owned()), "{path}");
             let json = serde_json::to_value(&grant).unwrap();
             assert_eq!(json, serde_json::json!({"allowWrite": {"literal": path}}));
         }
         let plain = Grant::path("filesystem", "allowWrite", "/repo/out");
-        assert_eq!(
-            serde_json::to_string(&plain).unwrap(),
-            r#"{"allowWrite":"/repo/out"}"#
-        );
-        assert_eq!(
-            plain.document(),
-            r#"{"filesystem":{"allowWrite":["/repo/out"]}}"#
-        );
+        assert_eq!(serde_json::to_string(&plain).unwrap(), r#"{"allowWrite":"/repo/out"}"#);
+        assert_eq!(plain.document(), r#"{"filesystem":{"allowWrite":["/repo/out"]}}"#);
         let switch = Grant::switch("allowNetwork");
         assert_eq!(switch.document(), r#"{"network":{"allowNetwork":true}}"#);
     }

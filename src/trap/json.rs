@@ -83,11 +83,7 @@ pub(super) fn trap_line(trap: &Trap, ts: SystemTime, state: State, query_id: u64
     let at = seconds(ts);
     match trap {
         Trap::Denial(denial) => denial_line(denial, ts, state, query_id),
-        Trap::Launch {
-            program,
-            errno,
-            message,
-        } => line(&FailureRecord {
+        Trap::Launch { program, errno, message } => line(&FailureRecord {
             kind: "launch",
             code: trap.code(),
             program: Some(program),
@@ -103,23 +99,18 @@ pub(super) fn trap_line(trap: &Trap, ts: SystemTime, state: State, query_id: u64
             message,
             ts: at,
         }),
-        Trap::Internal {
-            code,
-            mechanism,
-            message,
-            file,
-            line: number,
-            key,
-        } => line(&InternalRecord {
-            kind: "internal",
-            code: *code,
-            mechanism: *mechanism,
-            message,
-            file: file.as_deref(),
-            line: *number,
-            key: key.as_deref(),
-            ts: at,
-        }),
+        Trap::Internal { code, mechanism, message, file, line: number, key } => {
+            line(&InternalRecord {
+                kind: "internal",
+                code: *code,
+                mechanism: *mechanism,
+                message,
+                file: file.as_deref(),
+                line: *number,
+                key: key.as_deref(),
+                ts: at,
+            })
+        }
     }
 }
 
@@ -130,24 +121,13 @@ pub(super) fn denial_line(d: &Denial, ts: SystemTime, state: State, query_id: u6
 
 /// A denial that happened `count` times, first at `ts`.
 pub(super) fn counted_line(denial: &Denial, count: u64, ts: SystemTime) -> String {
-    line(&denial_record(
-        denial,
-        seconds(ts),
-        State::Info,
-        0,
-        Some(count),
-    ))
+    line(&denial_record(denial, seconds(ts), State::Info, 0, Some(count)))
 }
 
 /// The record that counts the denials which a report leaves out, the last of them at `ts`.
 pub(super) fn omitted_line(count: u64, ts: SystemTime) -> String {
     let (kind, code, ts) = ("summary", Code::DenialsOmitted, seconds(ts));
-    line(&OmittedRecord {
-        kind,
-        code,
-        count,
-        ts,
-    })
+    line(&OmittedRecord { kind, code, count, ts })
 }
 
 fn denial_record(
@@ -182,10 +162,7 @@ fn denial_record(
 }
 
 /// Seconds since the epoch, to the microsecond; negative before it.
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "microseconds stay below 2^53 until the year 2255"
-)]
+#[allow(clippy::cast_precision_loss, reason = "microseconds stay below 2^53 until the year 2255")]
 fn seconds(ts: SystemTime) -> f64 {
     let micros = match ts.duration_since(UNIX_EPOCH) {
         Ok(after) => after.as_micros() as f64,

@@ -34,10 +34,7 @@ pub const SCHEMA: &str = include_str!("../../config/trap.schema.json");
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "a trap lives for one write, and is never stored"
-)]
+#[allow(clippy::large_enum_variant, reason = "a trap lives for one write, and is never stored")]
 pub enum Trap {
     /// The policy denied an operation of the program.
     Denial(Denial),

@@ -31,11 +31,7 @@ impl<W: Write> Sink<W> {
 
     /// A sink over `writer`.
     pub fn new(writer: W) -> Self {
-        Sink {
-            writer: Some(writer),
-            pending: Vec::new(),
-            dropped: 0,
-        }
+        Sink { writer: Some(writer), pending: Vec::new(), dropped: 0 }
     }
 
     /// Sends `line`, which ends in a newline.
@@ -53,11 +49,7 @@ impl<W: Write> Sink<W> {
         }
         self.pending.extend_from_slice(line.as_bytes());
         self.flush();
-        if self.writer.is_none() {
-            Sent::Closed
-        } else {
-            Sent::Yes
-        }
+        if self.writer.is_none() { Sent::Closed } else { Sent::Yes }
     }
 
     /// Writes what waits, as far as the writer takes it.
@@ -133,16 +125,10 @@ mod tests {
 
     #[test]
     fn a_slow_reader_sees_whole_lines_and_bounded_memory() {
-        let mut pipe = Pipe {
-            room: 10,
-            gone: false,
-            taken: Vec::new(),
-        };
+        let mut pipe = Pipe { room: 10, gone: false, taken: Vec::new() };
         let mut sink = Sink::new(&mut pipe);
         let line = format!("{}\n", "x".repeat(99));
-        let sent = (0..10_000)
-            .filter(|_| sink.send(&line) == Sent::Yes)
-            .count();
+        let sent = (0..10_000).filter(|_| sink.send(&line) == Sent::Yes).count();
         assert!(sink.is_pending());
         assert!(sink.pending.len() < Sink::<&mut Pipe>::PENDING + line.len());
         assert_eq!(sink.dropped(), 10_000 - sent as u64);
@@ -159,11 +145,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_left_is_not_asked_again() {
-        let mut pipe = Pipe {
-            room: 100,
-            gone: true,
-            taken: Vec::new(),
-        };
+        let mut pipe = Pipe { room: 100, gone: true, taken: Vec::new() };
         let mut sink = Sink::new(&mut pipe);
         assert_eq!(sink.send("a\n"), Sent::Closed);
         assert_eq!(sink.send("b\n"), Sent::Closed);

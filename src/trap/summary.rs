@@ -29,12 +29,7 @@ struct Entry {
 
 impl Default for Summary {
     fn default() -> Self {
-        Summary {
-            entries: Vec::new(),
-            bytes: 0,
-            omitted: 0,
-            omitted_at: UNIX_EPOCH,
-        }
+        Summary { entries: Vec::new(), bytes: 0, omitted: 0, omitted_at: UNIX_EPOCH }
     }
 }
 
@@ -67,12 +62,7 @@ impl Summary {
             return;
         }
         self.bytes += bytes;
-        self.entries.push(Entry {
-            hash,
-            denial: denial.clone(),
-            count: 1,
-            first: ts,
-        });
+        self.entries.push(Entry { hash, denial: denial.clone(), count: 1, first: ts });
     }
 
     /// Whether nothing was denied.
@@ -144,10 +134,7 @@ mod tests {
         summary.write(&mut out, Style::Text).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.lines().count(), Summary::LISTED + 1);
-        assert_eq!(
-            text.lines().last(),
-            Some("landstrip: 800 more denials not listed")
-        );
+        assert_eq!(text.lines().last(), Some("landstrip: 800 more denials not listed"));
     }
 
     #[test]
@@ -160,11 +147,7 @@ mod tests {
             denial.requested_path = denial.path.clone();
             summary.record(&denial, UNIX_EPOCH);
         }
-        let held: usize = summary
-            .entries
-            .iter()
-            .map(|e| e.denial.stored_bytes())
-            .sum();
+        let held: usize = summary.entries.iter().map(|e| e.denial.stored_bytes()).sum();
         assert!(held <= Summary::BYTES, "{held}");
         let listed = summary.entries.len() as u64;
         assert!(listed > 20, "{listed}");

@@ -17,11 +17,7 @@ pub(super) fn filesystem() -> Denial {
         reason: Some(Reason::AllowMiss),
         suggested_grant: suggest(Operation::Write, "/repo/out", None),
         rule: None,
-        process: Process {
-            pid: 1234,
-            exe: "/usr/bin/sh".to_owned(),
-            cwd: "/repo".to_owned(),
-        },
+        process: Process { pid: 1234, exe: "/usr/bin/sh".to_owned(), cwd: "/repo".to_owned() },
         message: None,
     }
 }
@@ -52,13 +48,7 @@ fn network() -> Denial {
 
 fn ipc() -> Denial {
     let target = Some("shm key 0x2a".to_owned());
-    Denial {
-        kind: Kind::Ipc,
-        syscall: "shmget",
-        target,
-        suggested_grant: None,
-        ..network()
-    }
+    Denial { kind: Kind::Ipc, syscall: "shmget", target, suggested_grant: None, ..network() }
 }
 
 /// One trap of every kind, each with and without its optional fields.
@@ -73,32 +63,15 @@ fn every_kind() -> Vec<Trap> {
             message: Some("would move a denied name".to_owned()),
             ..filesystem()
         }),
-        Trap::Denial(Denial {
-            requested_path: None,
-            suggested_grant: None,
-            ..filesystem()
-        }),
+        Trap::Denial(Denial { requested_path: None, suggested_grant: None, ..filesystem() }),
         Trap::Denial(network()),
-        Trap::Denial(Denial {
-            rule: Some(rule()),
-            suggested_grant: None,
-            ..network()
-        }),
-        Trap::Denial(Denial {
-            operation: Operation::Read,
-            ..ipc()
-        }),
-        Trap::Usage {
-            message: "unexpected argument '--x'".to_owned(),
-        },
+        Trap::Denial(Denial { rule: Some(rule()), suggested_grant: None, ..network() }),
+        Trap::Denial(Denial { operation: Operation::Read, ..ipc() }),
+        Trap::Usage { message: "unexpected argument '--x'".to_owned() },
     ];
     for errno in [None, Some("ENOENT")] {
         let (program, message) = ("/usr/bin/cargo".to_owned(), "No such file".to_owned());
-        traps.push(Trap::Launch {
-            program,
-            errno,
-            message,
-        });
+        traps.push(Trap::Launch { program, errno, message });
     }
     let internal = Code::ALL.iter().filter(|code| !has_own_kind(**code));
     traps.extend(internal.map(|code| Trap::Internal {
@@ -141,10 +114,7 @@ fn schema() -> jsonschema::Validator {
 fn every_record_satisfies_the_schema() {
     let schema = schema();
     let check = |line: &str| {
-        assert!(
-            line.ends_with('\n') && line.matches('\n').count() == 1,
-            "{line}"
-        );
+        assert!(line.ends_with('\n') && line.matches('\n').count() == 1, "{line}");
         let record: serde_json::Value = serde_json::from_str(line).unwrap();
         let errors: Vec<_> = schema.iter_errors(&record).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{line}{errors:?}");
@@ -155,13 +125,7 @@ fn every_record_satisfies_the_schema() {
     }
     let mut summary = Summary::new();
     for n in 0..300 {
-        summary.record(
-            &Denial {
-                path: Some(format!("/{n}")),
-                ..filesystem()
-            },
-            UNIX_EPOCH,
-        );
+        summary.record(&Denial { path: Some(format!("/{n}")), ..filesystem() }, UNIX_EPOCH);
     }
     let mut out = Vec::new();
     summary.write(&mut out, Style::Json).unwrap();
@@ -202,14 +166,9 @@ fn the_schema_refuses_what_is_not_a_record() {
 #[test]
 fn the_schema_lists_the_codes() {
     let schema: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();
-    let listed = schema["$defs"]["internal"]["properties"]["code"]["enum"]
-        .as_array()
-        .unwrap();
+    let listed = schema["$defs"]["internal"]["properties"]["code"]["enum"].as_array().unwrap();
     let codes: Vec<_> = Code::ALL.iter().filter(|c| !has_own_kind(**c)).collect();
-    assert_eq!(
-        listed,
-        &codes.iter().map(|c| c.as_str()).collect::<Vec<_>>()
-    );
+    assert_eq!(listed, &codes.iter().map(|c| c.as_str()).collect::<Vec<_>>());
 }
 
 #[test]
@@ -230,15 +189,8 @@ fn a_line_has_its_fields_in_order() {
 
 #[test]
 fn text_names_the_thing_the_rule_and_the_grant() {
-    let denied = Denial {
-        rule: Some(rule()),
-        ..filesystem()
-    };
-    let built_in = RuleRef {
-        file: "built-in".to_owned(),
-        line: 0,
-        ..rule()
-    };
+    let denied = Denial { rule: Some(rule()), ..filesystem() };
+    let built_in = RuleRef { file: "built-in".to_owned(), line: 0, ..rule() };
     for (trap, expected) in [
         (
             Trap::Denial(filesystem()),
@@ -246,19 +198,12 @@ fn text_names_the_thing_the_rule_and_the_grant() {
              allow it with {\"filesystem\":{\"allowWrite\":[\"/repo/out\"]}}\n",
         ),
         (
-            Trap::Denial(Denial {
-                suggested_grant: None,
-                ..denied.clone()
-            }),
+            Trap::Denial(Denial { suggested_grant: None, ..denied.clone() }),
             "landstrip: denied write /repo/out by policy.json:12 \
              filesystem.denyWrite[0] \"**/.env\"\n",
         ),
         (
-            Trap::Denial(Denial {
-                rule: Some(built_in),
-                suggested_grant: None,
-                ..denied
-            }),
+            Trap::Denial(Denial { rule: Some(built_in), suggested_grant: None, ..denied }),
             "landstrip: denied write /repo/out by built-in filesystem.denyWrite[0] \"**/.env\"\n",
         ),
         (
@@ -267,10 +212,7 @@ fn text_names_the_thing_the_rule_and_the_grant() {
              allow it with {\"network\":{\"allowNetwork\":true}}\n",
         ),
         (
-            Trap::Denial(Denial {
-                operation: Operation::Read,
-                ..ipc()
-            }),
+            Trap::Denial(Denial { operation: Operation::Read, ..ipc() }),
             "landstrip: denied ipc read shm key 0x2a\n",
         ),
         (
@@ -301,10 +243,7 @@ fn text_names_the_thing_the_rule_and_the_grant() {
 fn text_cannot_drive_a_terminal_or_add_lines() {
     let path = "/a\nlandstrip: fine\u{1b}[2J\u{202e}\u{9b}\u{2028}é日";
     let shown = printable(path).to_string();
-    assert_eq!(
-        shown,
-        "/a\\nlandstrip: fine\\u{1b}[2J\\u{202e}\\u{9b}\\u{2028}é日"
-    );
+    assert_eq!(shown, "/a\\nlandstrip: fine\\u{1b}[2J\\u{202e}\\u{9b}\\u{2028}é日");
     let denial = Denial {
         path: Some(path.to_owned()),
         suggested_grant: suggest(Operation::Write, path, None),
@@ -312,8 +251,5 @@ fn text_cannot_drive_a_terminal_or_add_lines() {
     };
     let text = Trap::Denial(denial).text();
     assert_eq!(text.matches('\n').count(), 1);
-    assert!(
-        !text.contains('\u{1b}') && !text.contains('\u{202e}'),
-        "{text:?}"
-    );
+    assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'), "{text:?}");
 }

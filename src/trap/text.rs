@@ -32,24 +32,11 @@ impl fmt::Display for Printable<'_> {
 pub(super) fn trap_line(trap: &Trap) -> String {
     match trap {
         Trap::Denial(denial) => denial_line(denial, 1),
-        Trap::Launch {
-            program, message, ..
-        } => {
-            format!(
-                "landstrip: cannot run {}: {}\n",
-                printable(program),
-                printable(message)
-            )
+        Trap::Launch { program, message, .. } => {
+            format!("landstrip: cannot run {}: {}\n", printable(program), printable(message))
         }
         Trap::Usage { message } => usage(message),
-        Trap::Internal {
-            code,
-            mechanism,
-            message,
-            file,
-            line,
-            key,
-        } => {
+        Trap::Internal { code, mechanism, message, file, line, key } => {
             let mut text = "landstrip: ".to_owned();
             if let Some(file) = file {
                 push(&mut text, format_args!("{}", printable(file)));
@@ -64,10 +51,7 @@ pub(super) fn trap_line(trap: &Trap) -> String {
             if let Some(mechanism) = mechanism {
                 push(&mut text, format_args!("{}: ", mechanism_name(*mechanism)));
             }
-            push(
-                &mut text,
-                format_args!("{} ({})\n", printable(message), code.as_str()),
-            );
+            push(&mut text, format_args!("{} ({})\n", printable(message), code.as_str()));
             text
         }
     }
@@ -115,10 +99,7 @@ pub(super) fn denial_line(denial: &Denial, count: u64) -> String {
         push(&mut text, format_args!(": {}", printable(message)));
     }
     if let Some(grant) = &denial.suggested_grant {
-        push(
-            &mut text,
-            format_args!("; allow it with {}", printable(&grant.document())),
-        );
+        push(&mut text, format_args!("; allow it with {}", printable(&grant.document())));
     }
     text.push('\n');
     text

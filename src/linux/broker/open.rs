@@ -92,7 +92,7 @@ impl Task<'_> {
             || flags & !VALID_FLAGS != 0
             || mode & !0o7777 != 0
             || (mode != 0 && !creates)
-            || resolve & !u64::from(ResolveFlags::all().bits()) != 0
+            || resolve & !ResolveFlags::all().bits() != 0
         {
             return Err(Errno::INVAL);
         }

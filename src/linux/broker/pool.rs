@@ -304,7 +304,7 @@ fn has_signal(broker: &Broker, tid: i32) -> bool {
 /// Ends one worker that waits for a call.
 fn dismiss(slots: &[Arc<Slot>]) {
     let idle = |slot: &&Arc<Slot>| {
-        slot.phase.load(Ordering::Acquire) % 2 == 0 && !slot.dismissed.load(Ordering::Acquire)
+        slot.phase.load(Ordering::Acquire).is_multiple_of(2) && !slot.dismissed.load(Ordering::Acquire)
     };
     // Never the first: somebody has to stay.
     if let Some(slot) = slots.iter().skip(1).rfind(idle) {

@@ -1,0 +1,193 @@
+//! The loads that run inside a sandbox, as `speed --inner WHAT ...`.
+//!
+//! A loop prints the nanoseconds that one of its operations took, on the average, and nothing
+//! else. What goes wrong goes to standard error with exit code 1.
+
+use std::ffi::{CStr, CString, OsString};
+use std::fs;
+use std::hint::black_box;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use rustix::fs::{CWD, Mode, OFlags, openat, unlink};
+use rustix::io::Errno;
+
+/// Names a file that must not open for reading.
+pub const REFUSED_READ: &str = "SPEED_REFUSED_READ";
+/// Names a file that must not be created.
+pub const REFUSED_WRITE: &str = "SPEED_REFUSED_WRITE";
+
+/// Runs the load that `words` name, after a look at what has to be refused.
+pub fn main(words: &[String]) -> ExitCode {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match controls().and_then(|()| load(&words)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}: {error}", words.join(" "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tries what the environment says is refused.
+fn controls() -> io::Result<()> {
+    let create = OFlags::WRONLY | OFlags::CREATE;
+    for (access, flags) in [(REFUSED_READ, OFlags::RDONLY), (REFUSED_WRITE, create)] {
+        if let Some(path) = std::env::var_os(access) {
+            must_fail(&c_string(path)?, flags)?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens `path`, which the sandbox has to refuse.
+fn must_fail(path: &CStr, flags: OFlags) -> io::Result<()> {
+    match openat(CWD, path, flags | OFlags::CLOEXEC, Mode::from(0o644)) {
+        // Absent is how a sandbox of mounts refuses.
+        Err(Errno::ACCESS | Errno::NOENT | Errno::ROFS) => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => Err(io::Error::other(format!("{path:?} was not refused"))),
+    }
+}
+
+/// The loops take C strings: a loop is its system calls and nothing else.
+fn c_string(path: impl Into<OsString>) -> io::Result<CString> {
+    Ok(CString::new(path.into().into_encoded_bytes())?)
+}
+
+fn load(words: &[&str]) -> io::Result<()> {
+    match *words {
+        ["open-read", path, count] => number(count).and_then(|n| opens(path, OFlags::RDONLY, n)),
+        ["open-write", path, count] => number(count).and_then(|n| opens(path, OFlags::WRONLY, n)),
+        ["open-fresh", path, count] => number(count).and_then(|n| open_fresh(path, n)),
+        ["open-refused", path, count] => number(count).and_then(|n| refused(path, n)),
+        ["churn", dir, count] => number(count).and_then(|n| churn(dir, n)),
+        ["churn-on-word", dir, count] => number(count).and_then(|n| churn_on_word(dir, n)),
+        ["writers", writers, dir, count] => {
+            number(writers).and_then(|writers| self::writers(writers, dir, count))
+        }
+        ["denials", dir, count] => number(count).and_then(|n| denials(dir, n)),
+        _ => Err(io::Error::other("no such load")),
+    }
+}
+
+fn number(word: &str) -> io::Result<u32> {
+    word.parse().map_err(io::Error::other)
+}
+
+/// Times `count` calls of `operation` and prints the average.
+fn timed(count: u32, mut operation: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    for _ in 0..count.min(200) {
+        operation()?;
+    }
+    let start = Instant::now();
+    for _ in 0..count {
+        operation()?;
+    }
+    report(start, count)
+}
+
+/// Prints the nanoseconds since `start`, divided by `count`.
+fn report(start: Instant, count: u32) -> io::Result<()> {
+    let average = start.elapsed().as_nanos() as f64 / f64::from(count);
+    writeln!(io::stdout(), "{average:.1}")
+}
+
+/// Opens `path` and closes it.
+fn opens(path: &str, flags: OFlags, count: u32) -> io::Result<()> {
+    let path = c_string(path)?;
+    timed(count, || {
+        let file = openat(CWD, path.as_c_str(), flags | OFlags::CLOEXEC, Mode::empty())?;
+        drop(black_box(file));
+        Ok(())
+    })
+}
+
+/// Makes the file `path`, so that it is younger than the sandbox, then opens and closes it.
+fn open_fresh(path: &str, count: u32) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::write(path, "text\n")?;
+    opens(path, OFlags::RDONLY, count)
+}
+
+/// Opens `path`, which has to fail each time.
+fn refused(path: &str, count: u32) -> io::Result<()> {
+    let path = c_string(path)?;
+    timed(count, || must_fail(&path, OFlags::RDONLY))
+}
+
+/// Creates a file in `dir`, closes it and removes it.
+fn churn(dir: &str, count: u32) -> io::Result<()> {
+    let path = Path::new(dir).join(format!("churn{}", std::process::id()));
+    let path = c_string(path)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    timed(count, || {
+        drop(openat(CWD, path.as_c_str(), flags, Mode::from(0o644))?);
+        unlink(path.as_c_str())?;
+        Ok(())
+    })
+}
+
+/// Says that it is ready, waits for a byte, then does as [`churn`].
+fn churn_on_word(dir: &str, count: u32) -> io::Result<()> {
+    writeln!(io::stdout(), "ready")?;
+    io::stdin().read_exact(&mut [0])?;
+    churn(dir, count)
+}
+
+/// Runs `writers` processes at once, each in a directory of its own below `dir`, and prints the
+/// time until the last has ended, divided by `count`: with one writer, the time of an operation.
+fn writers(writers: u32, dir: &str, count: &str) -> io::Result<()> {
+    let mut children = Vec::new();
+    for writer in 0..writers {
+        let own = Path::new(dir).join(writer.to_string());
+        fs::create_dir_all(&own)?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--inner", "churn-on-word"])
+            .arg(own)
+            .arg(count)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (stdin, stdout) = pipes.ok_or_else(|| io::Error::other("no pipes"))?;
+        let mut stdout = BufReader::new(stdout);
+        let mut line = String::new();
+        stdout.read_line(&mut line)?;
+        if line != "ready\n" {
+            return Err(io::Error::other("a writer did not get ready"));
+        }
+        children.push((child, stdin, stdout));
+    }
+    let start = Instant::now();
+    for (_, stdin, _) in &mut children {
+        stdin.write_all(b"\n")?;
+    }
+    for (_, _, stdout) in &mut children {
+        stdout.read_to_string(&mut String::new())?;
+    }
+    report(start, number(count)?)?;
+    for (mut child, ..) in children {
+        if !child.wait()?.success() {
+            return Err(io::Error::other("a writer failed"));
+        }
+    }
+    Ok(())
+}
+
+/// Fails to create `count` files in `dir`, says that it is ready, and waits for the end of
+/// standard input.
+fn denials(dir: &str, count: u32) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE;
+    for number in 0..count {
+        must_fail(&c_string(format!("{dir}/denied{number:06}"))?, flags)?;
+    }
+    writeln!(io::stdout(), "ready")?;
+    io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! A program's file, and the policy that is attached to it.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::{Error, Failure};
+use super::load::Source;
+use crate::trap::Code;
+
+/// The extended attribute that holds a program's own policy, as JSON.
+pub const ATTRIBUTE: &str = "user.landstrip.policy";
+
+/// Permission denied: EACCES on Linux and macOS, ERROR_ACCESS_DENIED on Windows.
+const EACCES: i32 = if cfg!(windows) { 5 } else { 13 };
+
+/// Where execvp(3) would find `program` when started in `cwd`.
+///
+/// # Errors
+///
+/// `NotFound` where there is no such file; `PermissionDenied` where there is one that may not be
+/// executed.
+pub fn find(program: &OsStr, cwd: &Path) -> io::Result<PathBuf> {
+    // What execvp(3) falls back to where PATH is not set.
+    let paths = env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
+    find_in(&paths, program, cwd)
+}
+
+fn find_in(paths: &OsStr, program: &OsStr, cwd: &Path) -> io::Result<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        let path = cwd.join(program);
+        fs::metadata(&path)?;
+        return if is_program(&path) { Ok(path) } else { Err(denied()) };
+    }
+    let mut result = Err(io::Error::new(io::ErrorKind::NotFound, "not found in PATH"));
+    if program.is_empty() {
+        return result;
+    }
+    for dir in env::split_paths(paths) {
+        let path = cwd.join(dir).join(program);
+        if is_program(&path) {
+            return Ok(path);
+        }
+        // As a shell has it: a directory that may not be searched holds nothing that was found.
+        if path.exists() {
+            result = Err(denied());
+        }
+    }
+    result
+}
+
+/// With the system's number, the message reads as the system's own.
+fn denied() -> io::Error {
+    io::Error::from_raw_os_error(EACCES)
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && may_execute(path)
+}
+
+#[cfg(target_os = "linux")]
+fn may_execute(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn may_execute(_: &Path) -> bool {
+    true
+}
+
+/// The policy attached to the file of `program`, links resolved; `None` where it has none.
+///
+/// # Errors
+///
+/// [`Error::Launch`] where the program cannot be found or executed; `POLICY_IO_FAILED` where it has
+/// a policy that cannot be read.
+pub fn policy(program: &OsStr, cwd: &Path) -> Result<Option<Source>, Error> {
+    let path = find(program, cwd).and_then(fs::canonicalize).map_err(|error| {
+        let errno = match error.kind() {
+            io::ErrorKind::PermissionDenied => Some("EACCES"),
+            io::ErrorKind::NotFound => Some("ENOENT"),
+            _ => error.raw_os_error().and_then(crate::trap::errno::name),
+        };
+        let program = program.to_string_lossy().into_owned();
+        Error::Launch { program, errno, message: error.to_string() }
+    })?;
+    let name = format!("{} ({ATTRIBUTE})", path.display());
+    match attribute(&path) {
+        Ok(Some(bytes)) => Ok(Some(Source { name, bytes, format: crate::policy::Format::Json })),
+        Ok(None) => Ok(None),
+        Err(error) => {
+            Err(Failure::new(Code::PolicyIoFailed, error.to_string()).in_file(name).into())
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn attribute(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    use rustix::io::Errno;
+    // The most that the kernel stores, limits.h XATTR_SIZE_MAX.
+    let mut value = vec![0; 65_536];
+    match rustix::fs::getxattr(path, ATTRIBUTE, value.as_mut_slice()) {
+        Ok(length) => {
+            value.truncate(length);
+            Ok(Some(value))
+        }
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        // Reading an attribute takes read permission on the file, listing the names takes none: a
+        // program that is executable only is refused just where it does have a policy.
+        Err(Errno::ACCESS) => {
+            let length = rustix::fs::listxattr(path, value.as_mut_slice())?;
+            let mut names = value[..length].split(|byte| *byte == 0);
+            match names.any(|name| name == ATTRIBUTE.as_bytes()) {
+                true => Err(Errno::ACCESS.into()),
+                false => Ok(None),
+            }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn attribute(_: &Path) -> io::Result<Option<Vec<u8>>> {
+    Ok(None)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn program(dir: &Path, name: &str, mode: u32) -> PathBuf {
+        let path = dir.join(name);
+        fs::write(&path, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    #[test]
+    fn programs_are_found_as_execvp_finds_them() {
+        let dir = tempfile::tempdir().unwrap();
+        program(dir.path(), "yes", 0o755);
+        program(dir.path(), "no", 0o644);
+        let find = |name: &str| find(OsStr::new(name), dir.path()).map_err(|error| error.kind());
+        assert_eq!(find("./yes"), Ok(dir.path().join("./yes")));
+        assert_eq!(find("./no"), Err(io::ErrorKind::PermissionDenied));
+        assert_eq!(find("./."), Err(io::ErrorKind::PermissionDenied));
+        assert_eq!(find("./none"), Err(io::ErrorKind::NotFound));
+        assert_eq!(find("yes-is-not-in-path"), Err(io::ErrorKind::NotFound));
+        assert_eq!(find(""), Err(io::ErrorKind::NotFound));
+        assert!(find("sh").unwrap().ends_with("sh"));
+    }
+
+    #[test]
+    fn what_path_names_first_and_may_be_executed_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        for sub in ["a", "b", "closed"] {
+            fs::create_dir(dir.path().join(sub)).unwrap();
+        }
+        program(dir.path(), "a/x", 0o644);
+        program(dir.path(), "b/x", 0o755);
+        program(dir.path(), "closed/y", 0o644);
+        let closed = dir.path().join("closed");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+        let find = |paths: &str, name: &str| {
+            let found = find_in(OsStr::new(paths), OsStr::new(name), dir.path());
+            found.map_err(|error| error.kind())
+        };
+        assert_eq!(find("a:b", "x"), Ok(dir.path().join("b/x")));
+        assert_eq!(find("none:a", "x"), Err(io::ErrorKind::PermissionDenied));
+        assert_eq!(find("b", "y"), Err(io::ErrorKind::NotFound));
+        // Root looks into a closed directory, and others do not.
+        let root = rustix::process::geteuid().is_root();
+        let expected = if root { io::ErrorKind::PermissionDenied } else { io::ErrorKind::NotFound };
+        assert_eq!(find("closed", "y"), Err(expected));
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+
+    #[test]
+    fn the_policy_is_that_of_the_file_behind_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = program(dir.path(), "tool", 0o755);
+        symlink("tool", dir.path().join("link")).unwrap();
+        let policy = || policy(OsStr::new("./link"), dir.path());
+        assert_eq!(policy(), Ok(None));
+        let flags = rustix::fs::XattrFlags::empty();
+        if rustix::fs::setxattr(&file, ATTRIBUTE, b"{}", flags) == Err(rustix::io::Errno::OPNOTSUPP)
+        {
+            eprintln!("skipped: {} takes no extended attributes", dir.path().display());
+            return;
+        }
+        let source = policy().unwrap().unwrap();
+        assert_eq!(source.bytes, b"{}");
+        assert!(source.name.ends_with("/tool (user.landstrip.policy)"), "{}", source.name);
+    }
+}
