@@ -43,12 +43,7 @@ impl Outside {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
         // Unique by the directory's own random name.
-        let name = dir
-            .path()
-            .file_name()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
+        let name = dir.path().file_name().expect("a name").to_string_lossy().into_owned();
         let abstract_name = |kind: &str| {
             SocketAddr::from_abstract_name(format!("{name}{kind}")).expect("an abstract name")
         };
@@ -74,27 +69,13 @@ impl Outside {
         vec![
             ("{tcp}", port(self.tcp.local_addr())),
             ("{udp}", port(self.udp.local_addr())),
-            (
-                "{dir}",
-                self.dir
-                    .path()
-                    .canonicalize()
-                    .expect("a path")
-                    .display()
-                    .to_string(),
-            ),
+            ("{dir}", self.dir.path().canonicalize().expect("a path").display().to_string()),
             ("{name}", self.name.clone()),
         ]
     }
 
     fn stage<'a>(&self, policy: Value, words: &'a [(&'a str, String)]) -> Stage<'a> {
-        Stage {
-            policy,
-            setup: &[],
-            guarded: &["{out}"],
-            target: "",
-            words,
-        }
+        Stage { policy, setup: &[], guarded: &["{out}"], target: "", words }
     }
 }
 
@@ -133,60 +114,39 @@ fn other_families_are_refused() {
     let outside = Outside::new();
     let family = |name, op| at(name, op).error(FAMILY);
     let table = [
-        ("netlink", family("netlink", "socket AF_NETLINK SOCK_RAW 0")),
-        (
-            "packet",
-            family("packet", "socket AF_PACKET SOCK_RAW 0").needs(&["root"]),
-        ),
+        ("netlink xfrm", family("netlink xfrm", "socket AF_NETLINK SOCK_RAW 6")),
+        ("netlink diagnostics", family("netlink diagnostics", "socket AF_NETLINK SOCK_RAW 4")),
+        ("netlink audit", family("netlink audit", "socket AF_NETLINK SOCK_RAW 9")),
+        ("netlink events", family("netlink events", "socket AF_NETLINK SOCK_RAW 15")),
+        ("netlink generic", family("netlink generic", "socket AF_NETLINK SOCK_DGRAM 16")),
+        ("packet", family("packet", "socket AF_PACKET SOCK_RAW 0").needs(&["root"])),
         ("vsock", family("vsock", "socket AF_VSOCK SOCK_STREAM 0")),
         ("alg", family("alg", "socket AF_ALG SOCK_SEQPACKET 0")),
         ("can", family("can", "socket AF_CAN SOCK_RAW 1")),
-        (
-            "key",
-            family("key", "socket AF_KEY SOCK_RAW 2").needs(&["root"]),
-        ),
-        (
-            "xdp",
-            family("xdp", "socket AF_XDP SOCK_RAW 0").needs(&["root"]),
-        ),
+        ("key", family("key", "socket AF_KEY SOCK_RAW 2").needs(&["root"])),
+        ("xdp", family("xdp", "socket AF_XDP SOCK_RAW 0").needs(&["root"])),
         ("tipc", family("tipc", "socket AF_TIPC SOCK_STREAM 0")),
         ("rds", family("rds", "socket AF_RDS SOCK_SEQPACKET 0")),
-        (
-            "bluetooth",
-            family("bluetooth", "socket AF_BLUETOOTH SOCK_STREAM 3"),
-        ),
-        (
-            "sctp",
-            family("sctp", "socket AF_INET SOCK_STREAM IPPROTO_SCTP"),
-        ),
+        ("bluetooth", family("bluetooth", "socket AF_BLUETOOTH SOCK_STREAM 3")),
+        ("sctp", family("sctp", "socket AF_INET SOCK_STREAM IPPROTO_SCTP")),
         ("smc", family("smc", "socket 43 SOCK_STREAM 0")),
     ];
     let words = outside.words();
     for (name, attack) in table {
         // A kernel without the family refuses it by itself: nothing to attack.
         let there = Bed::new(&[]).bare(&[attack.op]);
-        let missing = [
-            "EAFNOSUPPORT",
-            "EPROTONOSUPPORT",
-            "ESOCKTNOSUPPORT",
-            "EPERM",
-        ];
+        let missing = ["EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "EPERM"];
         if missing.contains(&there.last()) {
             let _ = writeln!(std::io::stderr(), "skipped: {name}: {} here", there.last());
             continue;
         }
-        for policy in [none()] {
-            attacks(&outside.stage(policy, &words), &[attack]);
-        }
+        attacks(&outside.stage(none(), &words), &[attack]);
     }
 }
 
 /// Pathname and abstract sockets of processes outside.
 const UNIX: &[Attack] = &[
-    at(
-        "stream",
-        "do s=socket AF_UNIX SOCK_STREAM 0 ; connect $s un:{dir}/s #",
-    ),
+    at("stream", "do s=socket AF_UNIX SOCK_STREAM 0 ; connect $s un:{dir}/s #"),
     at(
         "stream, not blocking",
         "do s=socket AF_UNIX SOCK_STREAM|SOCK_NONBLOCK 0 ; connect $s un:{dir}/s #",
@@ -195,10 +155,7 @@ const UNIX: &[Attack] = &[
         "stream by /proc",
         "do d=openat AT_FDCWD \"{dir} O_PATH 0 ; s=socket AF_UNIX SOCK_STREAM 0 ; connect $s un:/proc/self/fd/{d}/s #",
     ),
-    at(
-        "stream, relative",
-        "do chdir \"{dir} ; s=socket AF_UNIX SOCK_STREAM 0 ; connect $s un:s #",
-    ),
+    at("stream, relative", "do chdir \"{dir} ; s=socket AF_UNIX SOCK_STREAM 0 ; connect $s un:s #"),
     at(
         "stream, dots",
         "do s=socket AF_UNIX SOCK_STREAM 0 ; connect $s un:{in}/../../../../{dir}/./s #",
@@ -207,63 +164,30 @@ const UNIX: &[Attack] = &[
         "stream through a link",
         "do symlinkat \"{dir}/s AT_FDCWD \"{in}/l ; s=socket AF_UNIX SOCK_STREAM 0 ; connect $s un:{in}/l #",
     ),
-    at(
-        "stream in a child",
-        "child do s=socket AF_UNIX SOCK_STREAM 0 ; connect $s un:{dir}/s #",
-    )
-    .works("ok child ok")
-    .error("ok child EACCES"),
-    at(
-        "datagram connect",
-        "do s=socket AF_UNIX SOCK_DGRAM 0 ; connect $s un:{dir}/d #",
-    ),
-    at(
-        "datagram send",
-        "do s=socket AF_UNIX SOCK_DGRAM 0 ; sendto $s bytes:x 1 0 un:{dir}/d #",
-    ),
-    at(
-        "datagram sendmsg",
-        "do s=socket AF_UNIX SOCK_DGRAM 0 ; sendmsg $s un:{dir}/d x",
-    ),
-    at(
-        "datagram sendmmsg",
-        "do s=socket AF_UNIX SOCK_DGRAM 0 ; sendmmsg $s un:{dir}/d x",
-    ),
+    at("stream in a child", "child do s=socket AF_UNIX SOCK_STREAM 0 ; connect $s un:{dir}/s #")
+        .works("ok child ok")
+        .error("ok child EACCES"),
+    at("datagram connect", "do s=socket AF_UNIX SOCK_DGRAM 0 ; connect $s un:{dir}/d #"),
+    at("datagram send", "do s=socket AF_UNIX SOCK_DGRAM 0 ; sendto $s bytes:x 1 0 un:{dir}/d #"),
+    at("datagram sendmsg", "do s=socket AF_UNIX SOCK_DGRAM 0 ; sendmsg $s un:{dir}/d x"),
+    at("datagram sendmmsg", "do s=socket AF_UNIX SOCK_DGRAM 0 ; sendmmsg $s un:{dir}/d x"),
     at(
         "raw, which is a datagram socket",
         "do s=socket AF_UNIX SOCK_RAW 0 ; sendto $s bytes:x 1 0 un:{dir}/d #",
     ),
-    at(
-        "datagram pair",
-        "do socketpair a b SOCK_DGRAM ; sendto $a bytes:x 1 0 un:{dir}/d #",
-    ),
-    at(
-        "datagram pair, sendmsg",
-        "do socketpair a b SOCK_DGRAM ; sendmsg $a un:{dir}/d x",
-    ),
-    at(
-        "datagram pair, reconnected",
-        "do socketpair a b SOCK_DGRAM ; connect $a un:{dir}/d #",
-    ),
+    at("datagram pair", "do socketpair a b SOCK_DGRAM ; sendto $a bytes:x 1 0 un:{dir}/d #"),
+    at("datagram pair, sendmsg", "do socketpair a b SOCK_DGRAM ; sendmsg $a un:{dir}/d x"),
+    at("datagram pair, reconnected", "do socketpair a b SOCK_DGRAM ; connect $a un:{dir}/d #"),
 ];
 
 const ABSTRACT: &[Attack] = &[
-    at(
-        "abstract stream",
-        "do s=socket AF_UNIX SOCK_STREAM 0 ; connect $s abs:{name}.s #",
-    ),
-    at(
-        "abstract datagram",
-        "do s=socket AF_UNIX SOCK_DGRAM 0 ; connect $s abs:{name}.d #",
-    ),
+    at("abstract stream", "do s=socket AF_UNIX SOCK_STREAM 0 ; connect $s abs:{name}.s #"),
+    at("abstract datagram", "do s=socket AF_UNIX SOCK_DGRAM 0 ; connect $s abs:{name}.d #"),
     at(
         "abstract datagram send",
         "do s=socket AF_UNIX SOCK_DGRAM 0 ; sendto $s bytes:x 1 0 abs:{name}.d #",
     ),
-    at(
-        "abstract datagram sendmsg",
-        "do s=socket AF_UNIX SOCK_DGRAM 0 ; sendmsg $s abs:{name}.d x",
-    ),
+    at("abstract datagram sendmsg", "do s=socket AF_UNIX SOCK_DGRAM 0 ; sendmsg $s abs:{name}.d x"),
     at(
         "abstract datagram pair",
         "do socketpair a b SOCK_DGRAM ; sendto $a bytes:x 1 0 abs:{name}.d #",
@@ -272,10 +196,7 @@ const ABSTRACT: &[Attack] = &[
 
 fn abstract_attacks() -> Vec<Attack> {
     // Landlock's scope answers EPERM.
-    ABSTRACT
-        .iter()
-        .map(|a| a.error("EACCES|EPERM|ECONNREFUSED").needs(&["landlock6"]))
-        .collect()
+    ABSTRACT.iter().map(|a| a.error("EACCES|EPERM|ECONNREFUSED").needs(&["landlock6"])).collect()
 }
 
 #[test]
@@ -309,13 +230,11 @@ fn a_socket_in_a_writable_directory_is_outside() {
     assert_eq!(refused.lines, ["EACCES"; 3], "{}", refused.stderr);
     bed.must(&["sh test -S {in}/s || mv {in}/t {in}/s"]);
     let bare = bed.bare(&ops);
-    assert!(
-        bare.lines.iter().all(|l| l.starts_with("ok")),
-        "the control: {bare:?}"
-    );
+    assert!(bare.lines.iter().all(|l| l.starts_with("ok")), "the control: {bare:?}");
 }
 
-/// What the run itself binds is its own.
+/// What the run itself binds is its own. Datagram sockets are not here: sendmsg(2) takes an address
+/// from memory, and is never notified, so they cannot be made at all.
 const OWN: &[&str] = &[
     "s=socket AF_UNIX SOCK_STREAM 0",
     "bind $s un:{in}/own #",
@@ -326,13 +245,6 @@ const OWN: &[&str] = &[
     "write $c bytes:hello 5",
     "read $a buf:9 9",
     "child do c=socket AF_UNIX SOCK_STREAM 0 ; connect $c un:own #",
-    "d=socket AF_UNIX SOCK_DGRAM 0",
-    "bind $d un:{in}/dgram #",
-    "e=socket AF_UNIX SOCK_DGRAM 0",
-    "sendto $e bytes:hello 5 0 un:{in}/dgram #",
-    "read $d buf:9 9",
-    "sendmsg $e un:{in}/dgram hello",
-    "read $d buf:9 9",
     "q=socket AF_UNIX SOCK_SEQPACKET 0",
     "bind $q un:{in}/seq #",
     "listen $q 1",
@@ -344,9 +256,6 @@ const OWN: &[&str] = &[
     "u=socket AF_UNIX SOCK_STREAM 0",
     "connect $u abs:landstrip-own-{pid} #",
     "socketpair p q SOCK_STREAM",
-    "write $p bytes:hello 5",
-    "read $q buf:9 9",
-    "socketpair p q SOCK_DGRAM",
     "write $p bytes:hello 5",
     "read $q buf:9 9",
     "socketpair p q SOCK_SEQPACKET",
@@ -367,12 +276,7 @@ fn unix_sockets_made_inside_work() {
         let wrong: Vec<_> = (0..OWN.len())
             .filter(|i| bare.lines.get(*i) != boxed.lines.get(*i))
             .map(|i| {
-                format!(
-                    "{}: {:?} instead of {:?}",
-                    OWN[i],
-                    boxed.lines.get(i),
-                    bare.lines.get(i)
-                )
+                format!("{}: {:?} instead of {:?}", OWN[i], boxed.lines.get(i), bare.lines.get(i))
             })
             .collect();
         assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), boxed.stderr);
@@ -381,24 +285,12 @@ fn unix_sockets_made_inside_work() {
 
 #[test]
 fn a_socket_is_bound_only_where_files_may_be_made() {
-    let stage = Stage {
-        policy: none(),
-        setup: &[],
-        guarded: &["{out}"],
-        target: "",
-        words: &[],
-    };
+    let stage = Stage { policy: none(), setup: &[], guarded: &["{out}"], target: "", words: &[] };
     attacks(
         &stage,
         &[
-            Attack::new(
-                "stream",
-                "do s=socket AF_UNIX SOCK_STREAM 0 ; bind $s un:{out}/s #",
-            ),
-            Attack::new(
-                "datagram",
-                "do s=socket AF_UNIX SOCK_DGRAM 0 ; bind $s un:{out}/d #",
-            ),
+            Attack::new("stream", "do s=socket AF_UNIX SOCK_STREAM 0 ; bind $s un:{out}/s #"),
+            Attack::new("datagram", "do s=socket AF_UNIX SOCK_DGRAM 0 ; bind $s un:{out}/d #"),
             Attack::new(
                 "relative",
                 "do chdir \"{out} ; s=socket AF_UNIX SOCK_STREAM 0 ; bind $s un:s #",
@@ -444,9 +336,7 @@ fn with_network_everything_is_reached() {
         "listen $l 1",
     ];
     let run = Bed::new(&[]).boxed(&network(), &ops);
-    let want = [
-        "ok", "ok", "ok 5", "ok 5", "ok", "ok 5", "ok", "ok", "ok", "ok",
-    ];
+    let want = ["ok", "ok", "ok 5", "ok 5", "ok", "ok 5", "ok", "ok", "ok", "ok"];
     if run.lines != want {
         // Lets the server end, so that the failure is seen.
         let _ = std::net::TcpStream::connect(format!("127.0.0.1:{tcp}"))
@@ -461,25 +351,18 @@ fn with_network_everything_is_reached() {
 
 #[test]
 fn all_unix_sockets_may_be_allowed() {
-    let outside = Outside::new();
     let policy =
         json!({"filesystem": {"allowWrite": ["{in}"]}, "network": {"allowAllUnixSockets": true}});
     for (name, op) in UNIX.iter().map(|a| (a.name, a.op)) {
-        let op = outside
-            .words()
-            .iter()
-            .fold(op.to_owned(), |op, (w, t)| op.replace(w, t));
-        let (bare, boxed) = (
-            Bed::new(&[]).bare(&[&op]),
-            Bed::new(&[]).boxed(&policy, &[&op]),
-        );
+        // A server each: a datagram socket that nobody reads takes ten messages.
+        let outside = Outside::new();
+        let op = outside.words().iter().fold(op.to_owned(), |op, (w, t)| op.replace(w, t));
+        let (bare, boxed) = (Bed::new(&[]).bare(&[&op]), Bed::new(&[]).boxed(&policy, &[&op]));
         assert_eq!(bare.lines, boxed.lines, "{name}: {}", boxed.stderr);
     }
     // The rest of the network stays closed.
-    let run = Bed::new(&[]).boxed(
-        &policy,
-        &["do s=socket AF_INET SOCK_STREAM 0 ; connect $s in:127.0.0.1:1 #"],
-    );
+    let run = Bed::new(&[])
+        .boxed(&policy, &["do s=socket AF_INET SOCK_STREAM 0 ; connect $s in:127.0.0.1:1 #"]);
     assert_eq!(run.lines, ["EACCES"], "{}", run.stderr);
 }
 
@@ -510,29 +393,15 @@ fn what_another_process_connects_to_is_served() {
         false
     });
     let run = bed.boxed(&none(), &ops);
-    assert!(
-        client.join().expect("the client"),
-        "never connected: {run:?}"
-    );
-    assert_eq!(
-        run.lines,
-        ["ok", "ok", "ok", "ok", "ok 5"],
-        "{}",
-        run.stderr
-    );
+    assert!(client.join().expect("the client"), "never connected: {run:?}");
+    assert_eq!(run.lines, ["ok", "ok", "ok", "ok", "ok 5"], "{}", run.stderr);
 }
 
 /// Races on the address in memory.
 #[test]
 fn races_do_not_reach_sockets_outside() {
     let outside = Outside::new();
-    let dir = outside
-        .dir
-        .path()
-        .canonicalize()
-        .expect("a path")
-        .display()
-        .to_string();
+    let dir = outside.dir.path().canonicalize().expect("a path").display().to_string();
     // Both addresses have one length: sun_path of the run's own socket, and of the one outside.
     let bed = Bed::new(&[]);
     let own = format!("{}/in/", bed.root().display());
@@ -550,10 +419,7 @@ fn races_do_not_reach_sockets_outside() {
     ];
     let won = |line: &str| line.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok());
     let bare = bed.bare(&ops);
-    assert!(
-        won(bare.last()).is_some_and(|n| n > 0),
-        "the control never won: {bare:?}"
-    );
+    assert!(won(bare.last()).is_some_and(|n| n > 0), "the control never won: {bare:?}");
     bed.reset(&[]);
     let run = bed.boxed(&none(), &ops);
     assert_eq!(won(run.last()), Some(0), "{run:?}");

@@ -26,19 +26,12 @@ pub fn string(rest: &str, vars: &Vars) -> Outcome {
             to.store(from, Ordering::Relaxed);
         }
     };
-    race(
-        number(count, vars),
-        op,
-        vars,
-        Some(pointer),
-        &forbidden,
-        swap,
-    )
+    race(number(count, vars), op, vars, Some(pointer), &forbidden, swap)
 }
 
 /// `race-connect N OWN OUTSIDE`: one thread rewrites the socket address in memory between the two
 /// paths, which have the same length, while another connects. Prints how many connections came, and
-/// how many of them went elsewhere than to the socket that is bound as OWN.
+/// how many of them went elsewhere than to the socket that is bound as OWN, by its last component.
 pub fn connect(rest: &str, vars: &Vars) -> Outcome {
     let mut words = rest.split(' ');
     let [count, own, outside] = [(); 3].map(|()| words.next().unwrap_or_default());
@@ -73,7 +66,10 @@ pub fn connect(rest: &str, vars: &Vars) -> Outcome {
                     libc::getpeername(fd, (&raw mut peer).cast(), &raw mut length);
                     let name: Vec<u8> = peer.sun_path.iter().map(|c| *c as u8).collect();
                     connected += 1;
-                    elsewhere += i64::from(!name.starts_with(own.as_bytes()));
+                    let name = String::from_utf8_lossy(&name);
+                    let last =
+                        name.trim_end_matches('\0').rsplit('/').next() == own.rsplit('/').next();
+                    elsewhere += i64::from(!last);
                 }
                 libc::close(fd);
             }
@@ -113,11 +109,7 @@ pub fn exchange(rest: &str, vars: &Vars) -> Outcome {
 
 fn split(rest: &str) -> [&str; 4] {
     let mut parts = rest.splitn(4, ' ');
-    [(); 4].map(|()| {
-        parts
-            .next()
-            .unwrap_or_else(|| crate::args::fail("race: too few words"))
-    })
+    [(); 4].map(|()| parts.next().unwrap_or_else(|| crate::args::fail("race: too few words")))
 }
 
 fn race(
@@ -159,11 +151,7 @@ fn race(
         }
         done.store(true, Ordering::Relaxed);
     });
-    Ok(if opens {
-        format!("{succeeded} {reached}")
-    } else {
-        format!("{succeeded}")
-    })
+    Ok(if opens { format!("{succeeded} {reached}") } else { format!("{succeeded}") })
 }
 
 /// A pause of varying length, so that the swap meets every phase of the call.
