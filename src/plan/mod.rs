@@ -253,9 +253,8 @@ fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) ->
             Pattern::Subtree(path) | Pattern::Name(path) => path.as_str(),
             Pattern::Glob(glob) => glob.anchor(),
         };
+        // The built-in rules are about devices and /dev/shm, all below /dev.
         if rule.origin.is_built_in() && temporary != Some(path) {
-            // Devices are opened, never made or removed.
-            add(path, true);
             continue;
         }
         match view.kind(path) {
@@ -273,7 +272,7 @@ fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) ->
             }
         }
     }
-    add("/dev/shm", true);
+    add("/dev", true);
     roots
 }
 

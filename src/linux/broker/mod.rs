@@ -20,7 +20,7 @@ mod task;
 use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Rule, Verdict};
 use held::Held;
-pub use pool::serve;
+pub use pool::{serve, serve_announced};
 pub use report::Reporter;
 use resolve::fd_name;
 use rustix::fs::{Mode, OFlags};
@@ -134,9 +134,9 @@ impl Broker {
             .map(|(dev, ino, access, rule)| ((dev, ino, access), rule));
         Ok(Broker {
             listener: OnceLock::new(),
+            kernel_write: Held::new(&config.kernel_write, &config.decider),
+            kernel_read: Held::new(&config.kernel_read, &config.decider),
             decider: config.decider,
-            kernel_write: Held::new(&config.kernel_write),
-            kernel_read: Held::new(&config.kernel_read),
             reads: config.reads,
             network: config.network,
             unix_sockets: config.unix_sockets,

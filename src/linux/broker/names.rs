@@ -324,9 +324,13 @@ impl Task<'_> {
                 return Ok(Some(self.refuse(refusal)));
             }
         }
-        let verdict = self.broker.decide(Access::Read, &from.path);
-        if let Some(refusal) = Refusal::of(&verdict, Access::Read, &from.path, &from.requested) {
-            return Ok(Some(self.refuse(refusal)));
+        // An unreadable object must not get a readable name. Nor the other way about: Landlock's rules
+        // go with an object, and a readable one would stay so, with all that comes to be in it.
+        for name in [from, to] {
+            let verdict = self.broker.decide(Access::Read, &name.path);
+            if let Some(refusal) = Refusal::of(&verdict, Access::Read, &name.path, &name.requested) {
+                return Ok(Some(self.refuse(refusal)));
+            }
         }
         if !self.broker.linked.is_empty() {
             let object = self.object_at(&from.spot)?;

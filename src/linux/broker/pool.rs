@@ -7,7 +7,7 @@
 
 use super::task::Task;
 use super::{Answer, Broker, handle};
-use crate::linux::sys::{self, Errno, process, seccomp};
+use crate::linux::sys::{Errno, process, seccomp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -62,28 +62,32 @@ impl Pool {
     }
 }
 
-/// Starts the first worker; it takes the listener from `socket` and serves. When the target never
-/// starts, the other end of the socket closes and the worker ends.
+/// Serves the notifications of `listener` on the calling thread, until no target is left.
+pub fn serve(broker: &Arc<Broker>, listener: OwnedFd) {
+    process::catch_interrupts();
+    seccomp::set_sync_wake_up(std::os::fd::AsFd::as_fd(&listener));
+    if broker.listener.set(listener).is_ok() {
+        let slot = Arc::new(Slot::default());
+        broker.pool.slots().push(Arc::clone(&slot));
+        work(broker, &slot);
+    }
+}
+
+/// Serves on a new thread, as soon as the listener is announced on `pipe`; nothing is served when the
+/// pipe closes instead.
 ///
 /// # Errors
 ///
 /// `EAGAIN` when no thread can be had.
-pub fn serve(broker: &Arc<Broker>, socket: OwnedFd) -> std::io::Result<()> {
-    process::catch_interrupts();
-    let slot = Arc::new(Slot::default());
-    broker.pool.slots().push(Arc::clone(&slot));
+pub fn serve_announced(broker: &Arc<Broker>, pipe: OwnedFd) -> std::io::Result<()> {
     let broker = Arc::clone(broker);
-    thread::Builder::new().stack_size(STACK).spawn(move || {
-        let Ok(Some(listener)) = sys::socket::receive_fd(std::os::fd::AsFd::as_fd(&socket)) else {
-            return;
-        };
-        drop(socket);
-        seccomp::set_sync_wake_up(std::os::fd::AsFd::as_fd(&listener));
-        if broker.listener.set(listener).is_ok() {
-            work(&broker, &slot);
+    let serve = move || {
+        if let Ok(Some(listener)) = process::announced_listener(&pipe) {
+            drop(pipe);
+            serve(&broker, listener);
         }
-    })?;
-    Ok(())
+    };
+    thread::Builder::new().stack_size(STACK).spawn(serve).map(|_| ())
 }
 
 fn add_worker(broker: &Arc<Broker>) {
