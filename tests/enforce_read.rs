@@ -38,20 +38,11 @@ fn policy() -> Value {
 const READS: &[Attack] = &[
     at("open", "open \"{in}/a/hid/f O_RDONLY 0").needs(&["x86_64"]),
     at("openat", "openat AT_FDCWD \"{in}/a/hid/f O_RDONLY 0"),
-    at(
-        "openat to read and write",
-        "openat AT_FDCWD \"{in}/a/hid/f O_RDWR 0",
-    ),
+    at("openat to read and write", "openat AT_FDCWD \"{in}/a/hid/f O_RDWR 0"),
     at("openat relative", "openat AT_FDCWD \"a/hid/f O_RDONLY 0"),
-    at(
-        "openat2",
-        "openat2 AT_FDCWD \"{in}/a/hid/f how:O_RDONLY,0,0 24",
-    ),
-    at(
-        "openat2 beneath",
-        "openat2 $d \"hid/f how:O_RDONLY,0,RESOLVE_BENEATH 24",
-    )
-    .prepare(&["d=openat AT_FDCWD \"{in}/a O_PATH 0"]),
+    at("openat2", "openat2 AT_FDCWD \"{in}/a/hid/f how:O_RDONLY,0,0 24"),
+    at("openat2 beneath", "openat2 $d \"hid/f how:O_RDONLY,0,RESOLVE_BENEATH 24")
+        .prepare(&["d=openat AT_FDCWD \"{in}/a O_PATH 0"]),
     at("by a descriptor inside", "openat $d \"f O_RDONLY 0")
         .prepare(&["d=openat AT_FDCWD \"{in}/a/hid O_PATH 0"]),
     at("after chdir", "openat AT_FDCWD \"f O_RDONLY 0").prepare(&["chdir \"{in}/a/hid"]),
@@ -60,10 +51,7 @@ const READS: &[Attack] = &[
     at("a file that a glob denies", "cat {in}/.env"),
     at("a file that a glob denies, deeper", "cat {in}/x/.env"),
     at("list the directory", "ls {in}/a/hid"),
-    at(
-        "open the directory",
-        "openat AT_FDCWD \"{in}/a/hid O_RDONLY|O_DIRECTORY 0",
-    ),
+    at("open the directory", "openat AT_FDCWD \"{in}/a/hid O_RDONLY|O_DIRECTORY 0"),
     at("through a link", "cat {in}/soft").prepare(&["symlinkat \"a/hid/f AT_FDCWD \"{in}/soft"]),
     at("through a link to the directory", "cat {in}/soft/f")
         .prepare(&["symlinkat \"a/hid AT_FDCWD \"{in}/soft"]),
@@ -80,21 +68,14 @@ const READS: &[Attack] = &[
     at("a hard link made before, elsewhere", "cat {out}/hard")
         .before(&["linkat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{out}/hard 0"]),
     at("execute", "run {in}/a/hid/prog"),
-    at(
-        "execute by descriptor",
-        "child execveat $x \" 0 0 AT_EMPTY_PATH",
-    )
-    .prepare(&["x=openat AT_FDCWD \"{in}/a/hid/prog O_PATH 0"])
-    .error("ok child EACCES"),
+    at("execute by descriptor", "child execveat $x \" 0 0 AT_EMPTY_PATH")
+        .prepare(&["x=openat AT_FDCWD \"{in}/a/hid/prog O_PATH 0"])
+        .error("ok child EACCES"),
     at("execute through a link", "run {in}/soft")
         .prepare(&["symlinkat \"a/hid/prog AT_FDCWD \"{in}/soft"]),
-    at("execute as an interpreter", "run {in}/script").before(&[
-        "put {in}/script #!{in}/a/hid/prog",
-        "fchmodat AT_FDCWD \"{in}/script 0755 0",
-    ]),
-    at("shell", "sh cat {in}/a/hid/f")
-        .works("ok 0")
-        .error("ok 1"),
+    at("execute as an interpreter", "run {in}/script")
+        .before(&["put {in}/script #!{in}/a/hid/prog", "fchmodat AT_FDCWD \"{in}/script 0755 0"]),
+    at("shell", "sh cat {in}/a/hid/f").works("ok 0").error("ok 1"),
     at("forked", "child openat AT_FDCWD \"{in}/.env O_RDONLY 0")
         .works("ok child ok")
         .error("ok child EACCES"),
@@ -108,53 +89,26 @@ const READS: &[Attack] = &[
 
 /// Attempts to give the hidden files a name that may be read.
 const NAMES: &[Attack] = &[
-    Attack::new(
-        "link it",
-        "linkat AT_FDCWD \"{in}/a/hid/f AT_FDCWD \"{in}/got 0",
-    ),
-    Attack::new(
-        "link a file",
-        "linkat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/got 0",
-    ),
-    Attack::new(
-        "link what a glob denies",
-        "linkat AT_FDCWD \"{in}/.env AT_FDCWD \"{in}/got 0",
-    ),
+    Attack::new("link it", "linkat AT_FDCWD \"{in}/a/hid/f AT_FDCWD \"{in}/got 0"),
+    Attack::new("link a file", "linkat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/got 0"),
+    Attack::new("link what a glob denies", "linkat AT_FDCWD \"{in}/.env AT_FDCWD \"{in}/got 0"),
     Attack::new(
         "link by /proc",
         "linkat AT_FDCWD \"/proc/self/fd/{r} AT_FDCWD \"{in}/got AT_SYMLINK_FOLLOW",
     )
     .prepare(&["r=openat AT_FDCWD \"{in}/a/hid/f O_PATH 0"]),
-    Attack::new(
-        "link by descriptor",
-        "linkat $r \" AT_FDCWD \"{in}/got AT_EMPTY_PATH",
-    )
-    .prepare(&["r=openat AT_FDCWD \"{in}/a/hid/f O_PATH 0"])
-    .needs(&["emptylink"]),
-    Attack::new(
-        "rename a file",
-        "renameat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/got",
-    ),
-    Attack::new(
-        "rename it",
-        "renameat AT_FDCWD \"{in}/a/hid/f AT_FDCWD \"{in}/got",
-    ),
+    Attack::new("link by descriptor", "linkat $r \" AT_FDCWD \"{in}/got AT_EMPTY_PATH")
+        .prepare(&["r=openat AT_FDCWD \"{in}/a/hid/f O_PATH 0"])
+        .needs(&["emptylink"]),
+    Attack::new("rename a file", "renameat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/got"),
+    Attack::new("rename it", "renameat AT_FDCWD \"{in}/a/hid/f AT_FDCWD \"{in}/got"),
     Attack::new(
         "rename into the open part",
         "renameat AT_FDCWD \"{in}/a/hid/f AT_FDCWD \"{in}/a/hid/open/got",
     ),
-    Attack::new(
-        "rename the directory",
-        "renameat AT_FDCWD \"{in}/a/hid AT_FDCWD \"{in}/got",
-    ),
-    Attack::new(
-        "rename its parent",
-        "renameat AT_FDCWD \"{in}/a AT_FDCWD \"{in}/got",
-    ),
-    Attack::new(
-        "rename what a glob denies",
-        "renameat AT_FDCWD \"{in}/.env AT_FDCWD \"{in}/env",
-    ),
+    Attack::new("rename the directory", "renameat AT_FDCWD \"{in}/a/hid AT_FDCWD \"{in}/got"),
+    Attack::new("rename its parent", "renameat AT_FDCWD \"{in}/a AT_FDCWD \"{in}/got"),
+    Attack::new("rename what a glob denies", "renameat AT_FDCWD \"{in}/.env AT_FDCWD \"{in}/env"),
     Attack::new(
         "exchange",
         "renameat2 AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/plain RENAME_EXCHANGE",
@@ -170,13 +124,7 @@ const NAMES: &[Attack] = &[
 ];
 
 fn stage(policy: Value) -> Stage<'static> {
-    Stage {
-        policy,
-        setup: SETUP,
-        guarded: &["{in}", "{out}"],
-        target: "",
-        words: &[],
-    }
+    Stage { policy, setup: SETUP, guarded: &["{in}", "{out}"], target: "", words: &[] }
 }
 
 #[test]
@@ -212,10 +160,7 @@ fn deny_read_always_is_not_opened_again() {
         &stage(policy),
         &[
             at("the file", "cat {in}/a/hid/f"),
-            at(
-                "the part that would be opened again",
-                "cat {in}/a/hid/open/f",
-            ),
+            at("the part that would be opened again", "cat {in}/a/hid/open/f"),
             at("list it", "ls {in}/a/hid/open"),
         ],
     );
@@ -259,16 +204,9 @@ fn what_is_not_hidden_is_read_and_executed() {
     ];
     let ops: Vec<&str> = free.iter().map(|(op, _)| *op).collect();
     let run = bed.boxed(&policy(), &ops);
-    let wrong: Vec<_> = free
-        .iter()
-        .zip(&run.lines)
-        .filter(|((_, want), got)| want != got)
-        .collect();
-    assert!(
-        wrong.is_empty() && run.lines.len() == free.len(),
-        "{wrong:#?}\n{}",
-        run.stderr
-    );
+    let wrong: Vec<_> =
+        free.iter().zip(&run.lines).filter(|((_, want), got)| want != got).collect();
+    assert!(wrong.is_empty() && run.lines.len() == free.len(), "{wrong:#?}\n{}", run.stderr);
 }
 
 /// Everything hidden but a list: what a strict policy looks like.
@@ -289,28 +227,15 @@ fn an_allow_list_hides_the_rest() {
     ];
     attacks(&stage(policy.clone()), &table);
     let bed = Bed::new(SETUP);
-    let ops = [
-        "cat {in}/plain",
-        "run /bin/true",
-        "ls {in}/x",
-        "cat {in}/none",
-    ];
+    let ops = ["cat {in}/plain", "run /bin/true", "ls {in}/x", "cat {in}/none"];
     let run = bed.boxed(&policy, &ops);
-    assert_eq!(
-        run.lines,
-        ["ok public", "ok 0", "ok .env,plain", "ENOENT"],
-        "{}",
-        run.stderr
-    );
+    assert_eq!(run.lines, ["ok public", "ok 0", "ok .env,plain", "ENOENT"], "{}", run.stderr);
 }
 
 #[test]
 fn races_do_not_read_what_is_hidden() {
     let table = [
-        (
-            "path in memory",
-            "race-string 20000 {in}/aaaa {in}/.env openat AT_FDCWD RACE O_RDONLY 0",
-        ),
+        ("path in memory", "race-string 20000 {in}/aaaa {in}/.env openat AT_FDCWD RACE O_RDONLY 0"),
         (
             "path in memory, openat2",
             "race-string 20000 {in}/aaaa {in}/.env openat2 AT_FDCWD RACE how:O_RDONLY,0,0 24",
@@ -336,11 +261,7 @@ fn races_do_not_read_what_is_hidden() {
         |line: &str| -> Vec<u64> { line.split(' ').filter_map(|n| n.parse().ok()).collect() };
     let setup = [
         SETUP,
-        &[
-            "put {in}/aaaa public",
-            "put {in}/x/f public",
-            "symlinkat \"a/hid AT_FDCWD \"{in}/to",
-        ],
+        &["put {in}/aaaa public", "put {in}/x/f public", "symlinkat \"a/hid AT_FDCWD \"{in}/to"],
     ]
     .concat();
     let mut failures = Vec::new();
@@ -353,11 +274,7 @@ fn races_do_not_read_what_is_hidden() {
         bed.reset(&setup);
         let run = bed.boxed(&policy(), &[op]);
         if !matches!(reached(run.last())[..], [tried, 0] if tried > 0) {
-            failures.push(format!(
-                "{name}: tries and wins {} {}",
-                run.last(),
-                run.stderr
-            ));
+            failures.push(format!("{name}: tries and wins {} {}", run.last(), run.stderr));
         }
     }
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
@@ -372,29 +289,19 @@ fn devices_do_not_show_hidden_files() {
     }
     let devices = std::fs::read_dir("/dev").expect("/dev").flatten();
     let disk = devices.map(|e| e.path()).find(|path| {
-        path.metadata()
-            .is_ok_and(|m| m.file_type().is_block_device())
+        path.metadata().is_ok_and(|m| m.file_type().is_block_device())
             && std::fs::File::open(path).is_ok()
     });
     let Some(disk) = disk else {
         eprintln!("skipped: no block device that opens");
         return;
     };
-    let (path, number) = (
-        disk.display().to_string(),
-        disk.metadata().expect("metadata").rdev(),
-    );
+    let (path, number) = (disk.display().to_string(), disk.metadata().expect("metadata").rdev());
     let words = [("{disk}", path), ("{number}", number.to_string())];
     let table = [
         at("the disk", "openat AT_FDCWD \"{disk} O_RDONLY 0").error("EACCES|EPERM"),
         at("the disk by a node of one's own", "do mknodat AT_FDCWD \"{in}/node S_IFBLK|0600 {number} ; openat AT_FDCWD \"{in}/node O_RDONLY 0")
             .error("EACCES|EPERM"),
     ];
-    attacks(
-        &Stage {
-            words: &words,
-            ..stage(policy())
-        },
-        &table,
-    );
+    attacks(&Stage { words: &words, ..stage(policy()) }, &table);
 }

@@ -31,19 +31,11 @@ fn nothing_outside_the_allowed_directory_changes() {
 
 #[test]
 fn nothing_changes_under_an_empty_policy() {
-    let stage = Stage {
-        policy: json!({}),
-        setup: SETUP,
-        guarded: &["{out}"],
-        target: "{out}",
-        words: &[],
-    };
+    let stage =
+        Stage { policy: json!({}), setup: SETUP, guarded: &["{out}"], target: "{out}", words: &[] };
     // Those that write into {in} first get nowhere here.
-    let table: Vec<Attack> = MUTATIONS
-        .iter()
-        .filter(|a| a.name != "linkat of an unnamed file")
-        .copied()
-        .collect();
+    let table: Vec<Attack> =
+        MUTATIONS.iter().filter(|a| a.name != "linkat of an unnamed file").copied().collect();
     attacks(&stage, &table);
 }
 
@@ -51,13 +43,8 @@ fn nothing_changes_under_an_empty_policy() {
 fn a_denied_directory_inside_an_allowed_one_stays_as_it_is() {
     let setup = [&["mkdirat AT_FDCWD \"{T} 0755"], SETUP].concat();
     let policy = json!({"filesystem": {"allowWrite": ["{in}"], "denyWrite": ["{in}/deny"]}});
-    let stage = Stage {
-        policy,
-        setup: &setup,
-        guarded: &["{in}/deny"],
-        target: "{in}/deny",
-        words: &[],
-    };
+    let stage =
+        Stage { policy, setup: &setup, guarded: &["{in}/deny"], target: "{in}/deny", words: &[] };
     attacks(&stage, MUTATIONS);
 }
 
@@ -65,13 +52,8 @@ fn a_denied_directory_inside_an_allowed_one_stays_as_it_is() {
 fn a_directory_denied_by_a_glob_stays_as_it_is() {
     let setup = [&["mkdirat AT_FDCWD \"{T} 0755"], SETUP].concat();
     let policy = json!({"filesystem": {"allowWrite": ["{in}"], "denyWrite": ["**/den[xy]"]}});
-    let stage = Stage {
-        policy,
-        setup: &setup,
-        guarded: &["{in}/deny"],
-        target: "{in}/deny",
-        words: &[],
-    };
+    let stage =
+        Stage { policy, setup: &setup, guarded: &["{in}/deny"], target: "{in}/deny", words: &[] };
     attacks(&stage, MUTATIONS);
 }
 
@@ -82,13 +64,8 @@ fn deny_write_always_beats_a_more_specific_grant() {
         "allowWrite": ["{in}", "{in}/deny", "{in}/deny/f"],
         "denyWriteAlways": ["{in}/deny"],
     }});
-    let stage = Stage {
-        policy,
-        setup: &setup,
-        guarded: &["{in}/deny"],
-        target: "{in}/deny",
-        words: &[],
-    };
+    let stage =
+        Stage { policy, setup: &setup, guarded: &["{in}/deny"], target: "{in}/deny", words: &[] };
     attacks(&stage, MUTATIONS);
 }
 
@@ -99,10 +76,7 @@ fn allowed_as_bare(policy: &Value, target: &str, first: &[&str]) {
     let setup: Vec<String> = [put(first), put(SETUP)].concat();
     let setup: Vec<&str> = setup.iter().map(String::as_str).collect();
     let mut failures = Vec::new();
-    for case in MUTATIONS
-        .iter()
-        .filter(|c| support::have::have(c.name, c.needs))
-    {
+    for case in MUTATIONS.iter().filter(|c| support::have::have(c.name, c.needs)) {
         let ops = [put(case.prepare), put(&[case.op])].concat();
         let ops: Vec<&str> = ops.iter().map(String::as_str).collect();
         let bed = Bed::new(&setup);
@@ -112,38 +86,21 @@ fn allowed_as_bare(policy: &Value, target: &str, first: &[&str]) {
         let boxed = bed.boxed(policy, &ops);
         if case.is_closed() {
             if !case.error.split('|').any(|error| error == boxed.last()) {
-                failures.push(format!(
-                    "{}: {} instead of {}",
-                    case.name,
-                    boxed.last(),
-                    case.error
-                ));
+                failures.push(format!("{}: {} instead of {}", case.name, boxed.last(), case.error));
             }
             continue;
         }
         if boxed.lines != bare.lines {
             let (got, want) = (boxed.lines, bare.lines);
-            failures.push(format!(
-                "{}: {got:?} instead of {want:?} {}",
-                case.name, boxed.stderr
-            ));
+            failures.push(format!("{}: {got:?} instead of {want:?} {}", case.name, boxed.stderr));
             continue;
         }
         let other = difference(&wanted, &tree(&bed.root().join("in"), Detail::Result));
         if !other.is_empty() {
-            failures.push(format!(
-                "{}: bare -> sandboxed: {}",
-                case.name,
-                other.join("; ")
-            ));
+            failures.push(format!("{}: bare -> sandboxed: {}", case.name, other.join("; ")));
         }
     }
-    assert!(
-        failures.is_empty(),
-        "{} failed:\n{}",
-        failures.len(),
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]
@@ -162,66 +119,40 @@ fn everything_works_where_a_deny_is_opened_again() {
     let policy = json!({"filesystem": {
         "allowWrite": ["{in}", "{in}/deny/again"], "denyWrite": ["{in}/deny"],
     }});
-    let first = [
-        "mkdirat AT_FDCWD \"{in}/deny 0755",
-        "mkdirat AT_FDCWD \"{in}/deny/again 0755",
-    ];
+    let first = ["mkdirat AT_FDCWD \"{in}/deny 0755", "mkdirat AT_FDCWD \"{in}/deny/again 0755"];
     // The table moves files between {in} and {T}; both are writable.
     allowed_as_bare(&policy, "{in}/deny/again", &first);
 }
 
 /// Other names of a file outside.
 const NAMES: &[Attack] = &[
-    at(
-        "through a link to the directory",
-        "openat AT_FDCWD \"{in}/to/new O_WRONLY|O_CREAT 0644",
-    )
-    .before(&["symlinkat \"{T} AT_FDCWD \"{in}/to"]),
+    at("through a link to the directory", "openat AT_FDCWD \"{in}/to/new O_WRONLY|O_CREAT 0644")
+        .before(&["symlinkat \"{T} AT_FDCWD \"{in}/to"]),
     at("through a link made in the run", "put {in}/to hacked")
         .prepare(&["symlinkat \"{T}/f AT_FDCWD \"{in}/to"]),
-    at("through two links", "truncate \"{in}/two 0").prepare(&[
-        "symlinkat \"{T}/f AT_FDCWD \"{in}/one",
-        "symlinkat \"one AT_FDCWD \"{in}/two",
-    ]),
+    at("through two links", "truncate \"{in}/two 0")
+        .prepare(&["symlinkat \"{T}/f AT_FDCWD \"{in}/one", "symlinkat \"one AT_FDCWD \"{in}/two"]),
     at("through a relative link", "put {in}/to hacked")
         .before(&["symlinkat \"../out/f AT_FDCWD \"{in}/to"]),
-    at(
-        "creating through a dangling link",
-        "openat AT_FDCWD \"{in}/to O_WRONLY|O_CREAT 0644",
-    )
-    .prepare(&["symlinkat \"{T}/new AT_FDCWD \"{in}/to"]),
+    at("creating through a dangling link", "openat AT_FDCWD \"{in}/to O_WRONLY|O_CREAT 0644")
+        .prepare(&["symlinkat \"{T}/new AT_FDCWD \"{in}/to"]),
     at("mkdir below a link", "mkdirat AT_FDCWD \"{in}/to/new 0755")
         .prepare(&["symlinkat \"{T} AT_FDCWD \"{in}/to"]),
     at("/proc/self/fd of a place", "put /proc/self/fd/{r} hacked")
         .prepare(&["r=openat AT_FDCWD \"{T}/f O_PATH 0"]),
-    at(
-        "/proc/self/fd, opened for reading",
-        "put /proc/self/fd/{r} hacked",
-    )
-    .prepare(&["r=openat AT_FDCWD \"{T}/f O_RDONLY 0"]),
-    at(
-        "/proc/thread-self/fd",
-        "truncate \"/proc/thread-self/fd/{r} 0",
-    )
-    .prepare(&["r=openat AT_FDCWD \"{T}/f O_RDONLY 0"]),
+    at("/proc/self/fd, opened for reading", "put /proc/self/fd/{r} hacked")
+        .prepare(&["r=openat AT_FDCWD \"{T}/f O_RDONLY 0"]),
+    at("/proc/thread-self/fd", "truncate \"/proc/thread-self/fd/{r} 0")
+        .prepare(&["r=openat AT_FDCWD \"{T}/f O_RDONLY 0"]),
     at("/proc/PID/fd", "truncate \"/proc/{pid}/fd/{r} 0")
         .prepare(&["r=openat AT_FDCWD \"{T}/f O_RDONLY 0"]),
     at("/dev/fd", "put /dev/fd/{r} hacked").prepare(&["r=openat AT_FDCWD \"{T}/f O_PATH 0"]),
-    at(
-        "/proc/self/fd of the directory",
-        "mkdirat AT_FDCWD \"/proc/self/fd/{r}/new 0755",
-    )
-    .prepare(&["r=openat AT_FDCWD \"{T} O_PATH 0"]),
+    at("/proc/self/fd of the directory", "mkdirat AT_FDCWD \"/proc/self/fd/{r}/new 0755")
+        .prepare(&["r=openat AT_FDCWD \"{T} O_PATH 0"]),
     at("/proc/self/cwd", "put /proc/self/cwd/new hacked").prepare(&["chdir \"{T}"]),
-    at(
-        "/proc/self/cwd and up",
-        "put /proc/self/cwd/../out/f hacked",
-    ),
+    at("/proc/self/cwd and up", "put /proc/self/cwd/../out/f hacked"),
     at("/proc/self/root", "put /proc/self/root/{T}/f hacked"),
-    at(
-        "/proc/PID/root of oneself",
-        "put /proc/{pid}/root/{T}/f hacked",
-    ),
+    at("/proc/PID/root of oneself", "put /proc/{pid}/root/{T}/f hacked"),
     at("dots", "put {in}/../out/f hacked"),
     at("dots below", "put {in}/dir/../../out/./f hacked"),
     at("many slashes", "put ///{T}////f hacked"),
@@ -229,26 +160,13 @@ const NAMES: &[Attack] = &[
     at("relative after chdir", "mkdirat AT_FDCWD \"new 0755").prepare(&["chdir \"{T}"]),
     at("relative after fchdir", "mkdirat AT_FDCWD \"new 0755")
         .prepare(&["t=openat AT_FDCWD \"{T} O_PATH 0", "fchdir $t"]),
-    at(
-        "relative, in a thread",
-        "thread mkdirat AT_FDCWD \"new 0755",
-    )
-    .prepare(&["chdir \"{T}"]),
+    at("relative, in a thread", "thread mkdirat AT_FDCWD \"new 0755").prepare(&["chdir \"{T}"]),
     at("up from a descriptor", "mkdirat $t \"../new 0755")
         .prepare(&["t=openat AT_FDCWD \"{T}/d O_PATH 0"]),
-    at(
-        "descriptor of a link",
-        "openat $t \"new O_WRONLY|O_CREAT 0644",
-    )
-    .prepare(&[
-        "symlinkat \"{T} AT_FDCWD \"{in}/to",
-        "t=openat AT_FDCWD \"{in}/to O_PATH 0",
-    ]),
-    at(
-        "empty path of a directory",
-        "fchownat $t \" {uid} {gid} AT_EMPTY_PATH",
-    )
-    .prepare(&["t=openat AT_FDCWD \"{T} O_PATH 0"]),
+    at("descriptor of a link", "openat $t \"new O_WRONLY|O_CREAT 0644")
+        .prepare(&["symlinkat \"{T} AT_FDCWD \"{in}/to", "t=openat AT_FDCWD \"{in}/to O_PATH 0"]),
+    at("empty path of a directory", "fchownat $t \" {uid} {gid} AT_EMPTY_PATH")
+        .prepare(&["t=openat AT_FDCWD \"{T} O_PATH 0"]),
     at("a directory that was moved in", "mkdirat $t \"new 0755")
         .prepare(&["t=openat AT_FDCWD \"{T}/d O_PATH 0"]),
 ];
@@ -268,9 +186,7 @@ fn other_names_do_not_open_what_is_outside() {
 #[test]
 fn a_child_is_held_like_its_parent() {
     let table = &[
-        at("shell", "sh echo hacked > {T}/f")
-            .error("ok 2")
-            .prepare(&[]),
+        at("shell", "sh echo hacked > {T}/f").error("ok 2").prepare(&[]),
         at("shell, new file", "sh echo x > {T}/new").error("ok 2"),
         at("program", "run /usr/bin/touch {T}/new").error("ok 1"),
         at("forked", "child mkdirat AT_FDCWD \"{T}/new 0755").error("ok child EACCES"),
@@ -321,119 +237,47 @@ fn denied_policy() -> Value {
 const DENIED_NAMES: &[Attack] = &[
     // A file denied by name.
     at("the file", "put {in}/file.txt hacked"),
-    at(
-        "the file, relative",
-        "openat AT_FDCWD \"./file.txt O_RDWR|O_TRUNC 0",
-    ),
+    at("the file, relative", "openat AT_FDCWD \"./file.txt O_RDWR|O_TRUNC 0"),
     at("unlink it", "unlinkat AT_FDCWD \"{in}/file.txt 0"),
-    at(
-        "rename it",
-        "renameat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/gone",
-    ),
-    at(
-        "rename over it",
-        "renameat AT_FDCWD \"{in}/mine AT_FDCWD \"{in}/file.txt",
-    ),
-    at(
-        "exchange it",
-        "renameat2 AT_FDCWD \"{in}/mine AT_FDCWD \"{in}/file.txt RENAME_EXCHANGE",
-    ),
+    at("rename it", "renameat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/gone"),
+    at("rename over it", "renameat AT_FDCWD \"{in}/mine AT_FDCWD \"{in}/file.txt"),
+    at("exchange it", "renameat2 AT_FDCWD \"{in}/mine AT_FDCWD \"{in}/file.txt RENAME_EXCHANGE"),
     at(
         "exchange it, from it",
         "renameat2 AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/mine RENAME_EXCHANGE",
     ),
-    at(
-        "link it",
-        "linkat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/hard 0",
-    ),
+    at("link it", "linkat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/hard 0"),
     at("a hard link made before", "put {in}/hard hacked")
         .before(&["linkat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/hard 0"]),
-    at(
-        "mode of a hard link made before",
-        "fchmodat AT_FDCWD \"{in}/hard 0600 0",
-    )
-    .before(&["linkat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/hard 0"]),
-    at(
-        "truncate a hard link made before",
-        "truncate \"{in}/x/hard 0",
-    )
-    .before(&["linkat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/x/hard 0"]),
+    at("mode of a hard link made before", "fchmodat AT_FDCWD \"{in}/hard 0600 0")
+        .before(&["linkat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/hard 0"]),
+    at("truncate a hard link made before", "truncate \"{in}/x/hard 0")
+        .before(&["linkat AT_FDCWD \"{in}/file.txt AT_FDCWD \"{in}/x/hard 0"]),
     at("through a link", "put {in}/soft hacked")
         .prepare(&["symlinkat \"file.txt AT_FDCWD \"{in}/soft"]),
     at("chmod it", "fchmodat AT_FDCWD \"{in}/file.txt 0777 0"),
     // Names that do not exist yet.
-    at(
-        "create a denied name",
-        "openat AT_FDCWD \"{in}/later O_WRONLY|O_CREAT 0644",
-    ),
+    at("create a denied name", "openat AT_FDCWD \"{in}/later O_WRONLY|O_CREAT 0644"),
     at("mkdir a denied name", "mkdirat AT_FDCWD \"{in}/later 0755"),
-    at(
-        "symlink a denied name",
-        "symlinkat \"mine AT_FDCWD \"{in}/later",
-    ),
-    at(
-        "link a denied name",
-        "linkat AT_FDCWD \"{in}/mine AT_FDCWD \"{in}/later 0",
-    ),
-    at(
-        "mknod a denied name",
-        "mknodat AT_FDCWD \"{in}/later S_IFREG|0644 0",
-    ),
-    at(
-        "rename to a denied name",
-        "renameat AT_FDCWD \"{in}/mine AT_FDCWD \"{in}/later",
-    ),
-    at(
-        "rename a directory to a denied name",
-        "renameat AT_FDCWD \"{in}/x AT_FDCWD \"{in}/later",
-    ),
-    at(
-        "through a link to a denied name",
-        "openat AT_FDCWD \"{in}/soft O_WRONLY|O_CREAT 0644",
-    )
-    .prepare(&["symlinkat \"later AT_FDCWD \"{in}/soft"]),
-    at(
-        "below a missing directory",
-        "openat AT_FDCWD \"{in}/p/q/later O_WRONLY|O_CREAT 0644",
-    )
-    .prepare(&[
-        "mkdirat AT_FDCWD \"{in}/p 0755",
-        "mkdirat AT_FDCWD \"{in}/p/q 0755",
-    ]),
-    at(
-        "move a tree that holds a denied name",
-        "renameat AT_FDCWD \"{in}/x AT_FDCWD \"{in}/p",
-    ),
-    at(
-        "move a tree over an empty ancestor",
-        "renameat AT_FDCWD \"{in}/x AT_FDCWD \"{in}/p",
-    )
-    .prepare(&["mkdirat AT_FDCWD \"{in}/p 0755"]),
-    at(
-        "a link at a missing ancestor",
-        "symlinkat \"x AT_FDCWD \"{in}/p",
-    ),
+    at("symlink a denied name", "symlinkat \"mine AT_FDCWD \"{in}/later"),
+    at("link a denied name", "linkat AT_FDCWD \"{in}/mine AT_FDCWD \"{in}/later 0"),
+    at("mknod a denied name", "mknodat AT_FDCWD \"{in}/later S_IFREG|0644 0"),
+    at("rename to a denied name", "renameat AT_FDCWD \"{in}/mine AT_FDCWD \"{in}/later"),
+    at("rename a directory to a denied name", "renameat AT_FDCWD \"{in}/x AT_FDCWD \"{in}/later"),
+    at("through a link to a denied name", "openat AT_FDCWD \"{in}/soft O_WRONLY|O_CREAT 0644")
+        .prepare(&["symlinkat \"later AT_FDCWD \"{in}/soft"]),
+    at("below a missing directory", "openat AT_FDCWD \"{in}/p/q/later O_WRONLY|O_CREAT 0644")
+        .prepare(&["mkdirat AT_FDCWD \"{in}/p 0755", "mkdirat AT_FDCWD \"{in}/p/q 0755"]),
+    at("move a tree that holds a denied name", "renameat AT_FDCWD \"{in}/x AT_FDCWD \"{in}/p"),
+    at("move a tree over an empty ancestor", "renameat AT_FDCWD \"{in}/x AT_FDCWD \"{in}/p")
+        .prepare(&["mkdirat AT_FDCWD \"{in}/p 0755"]),
+    at("a link at a missing ancestor", "symlinkat \"x AT_FDCWD \"{in}/p"),
     // Ancestors of a denied directory.
-    at(
-        "rename the denied directory",
-        "renameat AT_FDCWD \"{in}/a/b/deny AT_FDCWD \"{in}/a/b/gone",
-    ),
-    at(
-        "rename its parent",
-        "renameat AT_FDCWD \"{in}/a/b AT_FDCWD \"{in}/a/gone",
-    ),
-    at(
-        "rename its grandparent",
-        "renameat AT_FDCWD \"{in}/a AT_FDCWD \"{in}/gone",
-    ),
-    at(
-        "move its parent elsewhere",
-        "renameat AT_FDCWD \"{in}/a/b AT_FDCWD \"{in}/empty/b",
-    ),
-    at(
-        "exchange its grandparent",
-        "renameat2 AT_FDCWD \"{in}/a AT_FDCWD \"{in}/x RENAME_EXCHANGE",
-    ),
+    at("rename the denied directory", "renameat AT_FDCWD \"{in}/a/b/deny AT_FDCWD \"{in}/a/b/gone"),
+    at("rename its parent", "renameat AT_FDCWD \"{in}/a/b AT_FDCWD \"{in}/a/gone"),
+    at("rename its grandparent", "renameat AT_FDCWD \"{in}/a AT_FDCWD \"{in}/gone"),
+    at("move its parent elsewhere", "renameat AT_FDCWD \"{in}/a/b AT_FDCWD \"{in}/empty/b"),
+    at("exchange its grandparent", "renameat2 AT_FDCWD \"{in}/a AT_FDCWD \"{in}/x RENAME_EXCHANGE"),
     at(
         "exchange with its grandparent",
         "renameat2 AT_FDCWD \"{in}/x AT_FDCWD \"{in}/a RENAME_EXCHANGE",
@@ -442,77 +286,41 @@ const DENIED_NAMES: &[Attack] = &[
         "exchange its parent with a file",
         "renameat2 AT_FDCWD \"{in}/a/b AT_FDCWD \"{in}/mine RENAME_EXCHANGE",
     ),
-    at(
-        "rename an ancestor through a link",
-        "renameat AT_FDCWD \"{in}/soft/b AT_FDCWD \"{in}/gone",
-    )
-    .prepare(&["symlinkat \"a AT_FDCWD \"{in}/soft"]),
-    at(
-        "rename an ancestor by descriptor",
-        "renameat $d \"a $d \"gone",
-    )
-    .prepare(&["d=openat AT_FDCWD \"{in} O_PATH 0"]),
+    at("rename an ancestor through a link", "renameat AT_FDCWD \"{in}/soft/b AT_FDCWD \"{in}/gone")
+        .prepare(&["symlinkat \"a AT_FDCWD \"{in}/soft"]),
+    at("rename an ancestor by descriptor", "renameat $d \"a $d \"gone")
+        .prepare(&["d=openat AT_FDCWD \"{in} O_PATH 0"]),
     at("a descriptor inside it", "openat $d \"f O_WRONLY|O_TRUNC 0")
         .prepare(&["d=openat AT_FDCWD \"{in}/a/b/deny O_PATH 0"]),
-    at(
-        "a descriptor of its parent",
-        "openat $d \"deny/f O_WRONLY|O_TRUNC 0",
-    )
-    .prepare(&["d=openat AT_FDCWD \"{in}/a/b O_PATH 0"]),
+    at("a descriptor of its parent", "openat $d \"deny/f O_WRONLY|O_TRUNC 0")
+        .prepare(&["d=openat AT_FDCWD \"{in}/a/b O_PATH 0"]),
     // Globs.
     at("a name that a glob denies", "put {in}/.env hacked"),
     at("create it deeper", "put {in}/x/q/.env hacked"),
     at("create it in a new directory", "put {in}/n/.env hacked")
         .prepare(&["mkdirat AT_FDCWD \"{in}/n 0755"]),
     at("mkdir it", "mkdirat AT_FDCWD \"{in}/x/.env 0755"),
-    at(
-        "rename to it",
-        "renameat AT_FDCWD \"{in}/mine AT_FDCWD \"{in}/x/.env",
-    ),
-    at(
-        "link to it",
-        "linkat AT_FDCWD \"{in}/mine AT_FDCWD \"{in}/x/.env 0",
-    ),
+    at("rename to it", "renameat AT_FDCWD \"{in}/mine AT_FDCWD \"{in}/x/.env"),
+    at("link to it", "linkat AT_FDCWD \"{in}/mine AT_FDCWD \"{in}/x/.env 0"),
     at("symlink as it", "symlinkat \"mine AT_FDCWD \"{in}/x/.env"),
-    at(
-        "rename it away",
-        "renameat AT_FDCWD \"{in}/.env AT_FDCWD \"{in}/env",
-    ),
-    at(
-        "link it away",
-        "linkat AT_FDCWD \"{in}/.env AT_FDCWD \"{in}/env 0",
-    ),
-    at(
-        "unlink what a glob denies",
-        "unlinkat AT_FDCWD \"{in}/.env 0",
-    ),
+    at("rename it away", "renameat AT_FDCWD \"{in}/.env AT_FDCWD \"{in}/env"),
+    at("link it away", "linkat AT_FDCWD \"{in}/.env AT_FDCWD \"{in}/env 0"),
+    at("unlink what a glob denies", "unlinkat AT_FDCWD \"{in}/.env 0"),
     at("through a link, globbed", "put {in}/soft hacked")
         .prepare(&["symlinkat \".env AT_FDCWD \"{in}/soft"]),
     at("an anchored glob", "put {in}/secrets/k.pem hacked"),
-    at(
-        "an anchored glob, new file",
-        "put {in}/secrets/n.pem hacked",
-    ),
+    at("an anchored glob, new file", "put {in}/secrets/n.pem hacked"),
     at(
         "an anchored glob, ancestor renamed",
         "renameat AT_FDCWD \"{in}/secrets AT_FDCWD \"{in}/gone",
     ),
-    at(
-        "an anchored glob, tree moved in",
-        "renameat AT_FDCWD \"{in}/x AT_FDCWD \"{in}/secrets",
-    )
-    .before(&["renameat AT_FDCWD \"{in}/secrets AT_FDCWD \"{root}/aside"]),
-    at(
-        "chmod what a glob denies",
-        "fchmodat AT_FDCWD \"{in}/.env 0777 0",
-    ),
+    at("an anchored glob, tree moved in", "renameat AT_FDCWD \"{in}/x AT_FDCWD \"{in}/secrets")
+        .before(&["renameat AT_FDCWD \"{in}/secrets AT_FDCWD \"{root}/aside"]),
+    at("chmod what a glob denies", "fchmodat AT_FDCWD \"{in}/.env 0777 0"),
     at("fchmod what a glob denies", "fchmod $r 0777")
         .prepare(&["r=openat AT_FDCWD \"{in}/.env O_RDONLY 0"]),
-    at(
-        "by /proc what a glob denies",
-        "put /proc/self/fd/{r} hacked",
-    )
-    .prepare(&["r=openat AT_FDCWD \"{in}/.env O_RDONLY 0"]),
+    at("by /proc what a glob denies", "put /proc/self/fd/{r} hacked")
+        .prepare(&["r=openat AT_FDCWD \"{in}/.env O_RDONLY 0"]),
     at(
         "unnamed file, linked as a denied name",
         "linkat AT_FDCWD \"/proc/self/fd/{u} AT_FDCWD \"{in}/a.key AT_SYMLINK_FOLLOW",
@@ -560,15 +368,9 @@ fn names_beside_denied_ones_stay_free() {
         "ls {in}/a/b/deny",
     ];
     let run = bed.boxed(&denied_policy(), &free);
-    let failed: Vec<_> = free
-        .iter()
-        .zip(&run.lines)
-        .filter(|(_, l)| !l.starts_with("ok"))
-        .collect();
-    assert!(
-        failed.is_empty() && run.lines.len() == free.len(),
-        "{failed:?}\n{run:?}"
-    );
+    let failed: Vec<_> =
+        free.iter().zip(&run.lines).filter(|(_, l)| !l.starts_with("ok")).collect();
+    assert!(failed.is_empty() && run.lines.len() == free.len(), "{failed:?}\n{run:?}");
 }
 
 #[test]
@@ -579,27 +381,15 @@ fn a_denied_symlink_is_denied_as_a_name_and_as_its_target() {
         "symlinkat \"real AT_FDCWD \"{in}/link",
     ];
     let policy = json!({"filesystem": {"allowWrite": ["{in}"], "denyWrite": ["{in}/link"]}});
-    let stage = Stage {
-        policy,
-        setup,
-        guarded: &["{in}"],
-        target: "",
-        words: &[],
-    };
+    let stage = Stage { policy, setup, guarded: &["{in}"], target: "", words: &[] };
     attacks(
         &stage,
         &[
             at("unlink the link", "unlinkat AT_FDCWD \"{in}/link 0"),
-            at(
-                "rename the link",
-                "renameat AT_FDCWD \"{in}/link AT_FDCWD \"{in}/gone",
-            ),
+            at("rename the link", "renameat AT_FDCWD \"{in}/link AT_FDCWD \"{in}/gone"),
             at("write through the link", "put {in}/link/f hacked"),
             at("write the target", "put {in}/real/f hacked"),
-            at(
-                "rename the target",
-                "renameat AT_FDCWD \"{in}/real AT_FDCWD \"{in}/gone",
-            ),
+            at("rename the target", "renameat AT_FDCWD \"{in}/real AT_FDCWD \"{in}/gone"),
         ],
     );
 }
@@ -690,10 +480,7 @@ fn races_do_not_reach_what_is_denied() {
             [bed.fill("{in}/b.key"), bed.fill("{out}")].map(|p| tree(p.as_ref(), Detail::All))
         };
         let changed = |old: &[_; 2], new: &[_; 2]| -> Vec<String> {
-            old.iter()
-                .zip(new)
-                .flat_map(|(old, new)| difference(old, new))
-                .collect()
+            old.iter().zip(new).flat_map(|(old, new)| difference(old, new)).collect()
         };
         let reached = |line: &str| line.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok());
         let bed = Bed::new(&setup);

@@ -153,7 +153,7 @@ fn open_glob(lab: &Lab) -> io::Result<Row> {
     let policy = only(
         lab,
         "open-glob",
-        json!({"allowWrite": ["."], "denyRead": [{"glob": "**/*.key"}]}),
+        json!({"allowWrite": ["."], "denyRead": [{"glob": "**/key"}]}),
     )?;
     let job = open_file(lab, &dir)
         .under(policy)

@@ -22,6 +22,8 @@ mod memory;
 #[cfg(target_os = "linux")]
 mod report;
 #[cfg(target_os = "linux")]
+mod sys;
+#[cfg(target_os = "linux")]
 mod trees;
 #[cfg(target_os = "linux")]
 mod workloads;

@@ -1,7 +1,10 @@
 //! Tries out what a run needs, each thing for real and in a process of its own.
 
-use super::sys::probe::{Child, End, copy_descriptor, may_signal, readable, umask, unshare};
-use super::sys::{self, Errno, memory, seccomp, socket};
+use super::sys::probe::{
+    Child, End, copy_descriptor, install_and_send, may_signal, readable, receive_listener, umask,
+    unshare,
+};
+use super::sys::{self, Errno, memory, seccomp};
 use super::{filter, host, landlock, launch};
 use crate::plan::{Grant, HostSupport, Layer, SCOPED_ABI};
 use crate::trap::errno;
@@ -249,19 +252,14 @@ fn answers_a_notification() -> Trial {
         identity: true,
     });
     let before = umask(0o77);
-    let target = Child::start(|| {
-        let installed = rustix::thread::set_no_new_privs(true)
-            .and_then(|()| seccomp::install_with_listener(&program))
-            .and_then(|listener| socket::send_fd(theirs.as_fd(), listener));
-        match installed {
-            Ok(()) => vec![u8::from(umask(MASK) == 0o77)],
-            Err(error) => error.raw_os_error().to_ne_bytes().to_vec(),
-        }
+    let target = Child::start(|| match install_and_send(&program, theirs.as_fd()) {
+        Ok(()) => vec![u8::from(umask(MASK) == 0o77)],
+        Err(error) => error.raw_os_error().to_ne_bytes().to_vec(),
     });
     umask(before);
     let target = target.map_err(refused("fork"))?;
     drop(theirs);
-    let Some(listener) = socket::receive_fd(ours.as_fd()).map_err(refused("recvmsg"))? else {
+    let Some(listener) = receive_listener(ours.as_fd()).map_err(refused("recvmsg"))? else {
         return Err(match target.end(PATIENCE) {
             End::Said(code) if code.len() == 4 => {
                 let code = i32::from_ne_bytes([code[0], code[1], code[2], code[3]]);

@@ -25,7 +25,9 @@ impl FsView for HostView {
                 executable: stat.st_mode & 0o111 != 0,
             },
             FileType::Symlink => match rustix::fs::readlinkat(CWD, path, Vec::new()) {
-                Ok(text) => text.into_string().map_or(Kind::SymlinkNotUtf8, Kind::Symlink),
+                Ok(text) => text
+                    .into_string()
+                    .map_or(Kind::SymlinkNotUtf8, Kind::Symlink),
                 Err(_) => Kind::Absent,
             },
             _ => Kind::Other,
@@ -72,7 +74,12 @@ impl FsView for HostView {
 }
 
 fn open(path: &str, flags: OFlags) -> Option<OwnedFd> {
-    rustix::fs::open(path, flags | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+    rustix::fs::open(
+        path,
+        flags | OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .ok()
 }
 
 /// Who launches, as a specification says it.
@@ -107,5 +114,8 @@ pub fn support() -> HostSupport {
         abi = sys::landlock_abi();
         nested = abi.is_ok();
     }
-    HostSupport { landlock_abi: abi.unwrap_or(0), nested }
+    HostSupport {
+        landlock_abi: abi.unwrap_or(0),
+        nested,
+    }
 }

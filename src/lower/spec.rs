@@ -99,7 +99,8 @@ fn texts(key: &str, strings: &[OsString]) -> Result<Vec<String>, Refusal> {
     strings.iter().enumerate().map(text).collect()
 }
 
-/// Nothing is inheritable or ambient: an executed file adds nothing.
+/// Nothing is inheritable or ambient: an executed file adds nothing. The bounding set limits what one
+/// could add; without the same capabilities in it, another runtime's root would lose them at execve(2).
 fn capabilities(names: &[String]) -> Result<oci_spec::runtime::LinuxCapabilities, Refusal> {
     let kept = names
         .iter()

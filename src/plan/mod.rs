@@ -103,12 +103,18 @@ pub fn plan(
             text: "the run's temporary directory".to_owned(),
             origin: Origin::built_in("TMPDIR"),
         };
-        policy.rules.extend([rule(Access::Write), rule(Access::Read)]);
+        policy
+            .rules
+            .extend([rule(Access::Write), rule(Access::Read)]);
     }
     let decider = Decider::new(&policy);
     let reads = policy.restricts_reading();
     let network = !policy.network.allow_network;
-    let unix_sockets = !policy.network.allow_all_unix_sockets.as_ref().is_some_and(|l| l.value);
+    let unix_sockets = !policy
+        .network
+        .allow_all_unix_sockets
+        .as_ref()
+        .is_some_and(|l| l.value);
     let mut budget = CARVE_BUDGET;
     let mut carve = |access| {
         // A denied file with a second name may stand anywhere: the broker knows it by its inode.
@@ -118,7 +124,11 @@ pub fn plan(
         decider.carve(view, access, &mut budget)
     };
     let kernel_write = carve(Access::Write);
-    let kernel_read = if reads { carve(Access::Read) } else { vec!["/".to_owned()] };
+    let kernel_read = if reads {
+        carve(Access::Read)
+    } else {
+        vec!["/".to_owned()]
+    };
     let broker = !host.nested;
     let executing = reads && holds_execution(&decider, &kernel_read, view);
     let inner = Layer {
@@ -163,13 +173,23 @@ impl Plan {
 fn grants(reads: bool, read: &[String], write: &[String]) -> Vec<Grant> {
     let mut grants: Vec<Grant> = write
         .iter()
-        .map(|path| Grant { path: path.clone(), read: false, write: true, names: false })
+        .map(|path| Grant {
+            path: path.clone(),
+            read: false,
+            write: true,
+            names: false,
+        })
         .collect();
     if reads {
         for path in read {
             match grants.iter_mut().find(|grant| grant.path == *path) {
                 Some(grant) => grant.read = true,
-                None => grants.push(Grant { path: path.clone(), read: true, write: false, names: false }),
+                None => grants.push(Grant {
+                    path: path.clone(),
+                    read: true,
+                    write: false,
+                    names: false,
+                }),
             }
         }
     }
@@ -182,13 +202,17 @@ fn grants(reads: bool, read: &[String], write: &[String]) -> Vec<Grant> {
 fn holds_execution(decider: &Decider, granted: &[String], view: &dyn FsView) -> bool {
     let denies = |rule: &&Rule| rule.access == Access::Read && rule.effect == Effect::Deny;
     decider.rules().iter().filter(denies).all(|rule| {
-        let Pattern::Subtree(path) = &rule.pattern else { return false };
+        let Pattern::Subtree(path) = &rule.pattern else {
+            return false;
+        };
         ancestors(path).all(|directory| {
             let bytes = directory.as_bytes();
             !decider.decide(Access::Read, bytes).is_allowed()
                 || granted.iter().any(|grant| within(directory, grant))
                 || (!decider.decide(Access::Write, bytes).is_allowed()
-                    && view.list(directory, crate::policy::carve::MAX_ENTRIES).is_some())
+                    && view
+                        .list(directory, crate::policy::carve::MAX_ENTRIES)
+                        .is_some())
         })
     })
 }
@@ -201,7 +225,10 @@ fn ancestors(path: &str) -> impl Iterator<Item = &str> {
 }
 
 fn within(path: &str, top: &str) -> bool {
-    top == "/" || path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    top == "/"
+        || path
+            .strip_prefix(top)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Where the broker may have to write for the target: each root of the policy, and around those that
@@ -226,9 +253,8 @@ fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) ->
             Pattern::Subtree(path) | Pattern::Name(path) => path.as_str(),
             Pattern::Glob(glob) => glob.anchor(),
         };
+        // The built-in rules are about devices and /dev/shm, all below /dev.
         if rule.origin.is_built_in() && temporary != Some(path) {
-            // Devices are opened, never made or removed.
-            add(path, true);
             continue;
         }
         match view.kind(path) {
@@ -246,12 +272,17 @@ fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) ->
             }
         }
     }
-    add("/dev/shm", true);
+    add("/dev", true);
     roots
 }
 
 fn root(path: &str, write: bool) -> Grant {
-    Grant { path: path.to_owned(), read: false, write, names: !write }
+    Grant {
+        path: path.to_owned(),
+        read: false,
+        write,
+        names: !write,
+    }
 }
 
 #[cfg(test)]

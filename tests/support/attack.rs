@@ -114,33 +114,21 @@ pub fn attacks(stage: &Stage, table: &[Attack]) {
             failures.push(format!("{}: {why}", attack.name));
         }
     }
-    assert!(
-        failures.is_empty(),
-        "{} of {}:\n{}",
-        failures.len(),
-        table.len(),
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), table.len(), failures.join("\n"));
 }
 
 /// The names that differ, of each guarded tree, but the expected ones.
 fn changes(old: &[Tree], new: &[Tree], expected: &[String]) -> Vec<String> {
     let name = |line: &String| line.split(": ").next().unwrap_or_default().to_owned();
     let expected: Vec<String> = expected.iter().map(name).collect();
-    let all = old
-        .iter()
-        .zip(new)
-        .flat_map(|(old, new)| difference(old, new));
+    let all = old.iter().zip(new).flat_map(|(old, new)| difference(old, new));
     all.filter(|line| !expected.contains(&name(line))).collect()
 }
 
 fn one(stage: &Stage, attack: &Attack) -> Result<(), String> {
     let put = |op: &&str| {
         let op = op.replace("{T}", stage.target);
-        stage
-            .words
-            .iter()
-            .fold(op, |op, (word, text)| op.replace(word, text))
+        stage.words.iter().fold(op, |op, (word, text)| op.replace(word, text))
     };
     let all = |lists: &[&[&str]]| -> Vec<String> { lists.concat().iter().map(put).collect() };
     let before = all(&[stage.setup, attack.before]);
@@ -171,9 +159,7 @@ fn one(stage: &Stage, attack: &Attack) -> Result<(), String> {
     let bare = bed.bare(&control);
     if !prepared(&bare.lines, &control) || !bare.last().starts_with(attack.works) {
         let (lines, stderr) = (bare.lines, bare.stderr);
-        return Err(format!(
-            "the control failed: {control:?} gave {lines:?} {stderr}"
-        ));
+        return Err(format!("the control failed: {control:?} gave {lines:?} {stderr}"));
     }
     if attack.shows && changes(&old, &guarded(&bed), &expected).is_empty() {
         return Err("the control changed nothing".into());
@@ -184,9 +170,7 @@ fn one(stage: &Stage, attack: &Attack) -> Result<(), String> {
     let run = bed.boxed(&stage.policy, &ops);
     if !prepared(&run.lines, &ops) {
         let (lines, stderr) = (run.lines, run.stderr);
-        return Err(format!(
-            "did not get as far as the attack: {lines:?} {stderr}"
-        ));
+        return Err(format!("did not get as far as the attack: {lines:?} {stderr}"));
     }
     let (got, op) = (run.last(), attack.op);
     if !attack.error.split('|').any(|error| error == got) {
@@ -196,8 +180,5 @@ fn one(stage: &Stage, attack: &Attack) -> Result<(), String> {
     if changed.is_empty() {
         return Ok(());
     }
-    Err(format!(
-        "refused, and changed all the same: {}",
-        changed.join("; ")
-    ))
+    Err(format!("refused, and changed all the same: {}", changed.join("; ")))
 }

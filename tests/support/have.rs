@@ -13,10 +13,7 @@ pub fn have(what: &str, names: &[&str]) -> bool {
     let missing: Vec<_> = names.iter().filter(|name| !present(name)).collect();
     for name in &missing {
         let stated = promised.split(',').any(|p| p == **name);
-        assert!(
-            !stated,
-            "{what}: LANDSTRIP_TEST_HAVE states {name}, and it is missing"
-        );
+        assert!(!stated, "{what}: LANDSTRIP_TEST_HAVE states {name}, and it is missing");
         // Written directly: the test harness hides what the print macros write.
         let _ = writeln!(std::io::stderr(), "skipped: {what}: needs {name}");
     }
@@ -33,23 +30,14 @@ fn present(name: &str) -> bool {
         "i386" => {
             cfg!(target_arch = "x86_64")
                 && works(&["child int80 /dev/null 0 0"])
-                && !Bed::new(&[])
-                    .bare(&["child int80 /dev/null 0 0"])
-                    .last()
-                    .contains("killed")
+                && !Bed::new(&[]).bare(&["child int80 /dev/null 0 0"]).last().contains("killed")
         }
         "userns" => works(&["clone CLONE_NEWUSER"]),
         "xattr" => works(&["put {in}/x x", "setxattr \"{in}/x \"user.a bytes:v 1 0"]),
         "acl" => works(&["sh setfacl -m u:1:r ."]) && command("setfacl"),
-        "flags" => works(&[
-            "f=openat AT_FDCWD \"{in}/x O_RDWR|O_CREAT 0644",
-            "nodump $f",
-        ]),
+        "flags" => works(&["f=openat AT_FDCWD \"{in}/x O_RDWR|O_CREAT 0644", "nodump $f"]),
         "tmpfile" => works(&["openat AT_FDCWD \"{in} O_TMPFILE|O_RDWR 0600"]),
-        "xattrat" => works(&[
-            "put {in}/x x",
-            "setxattrat AT_FDCWD \"{in}/x 0 \"user.a xa:v 16",
-        ]),
+        "xattrat" => works(&["put {in}/x x", "setxattrat AT_FDCWD \"{in}/x 0 \"user.a xa:v 16"]),
         "file_setattr" => works(&["put {in}/x x", "file_setattr AT_FDCWD \"{in}/x buf:24 24 0"]),
         "fchmodat2" => works(&["put {in}/x x", "fchmodat2 AT_FDCWD \"{in}/x 0600 0"]),
         "whiteout" => works(&[
@@ -70,9 +58,14 @@ fn present(name: &str) -> bool {
             root || std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti")
                 .is_ok_and(|t| t.trim() == "1")
         }
+        "iopl" => works(&["iopl 0"]),
+        "kexec" => Bed::new(&[]).bare(&["kexec_load 0 0 0 0xff"]).last() != "ENOSYS",
         "landlock6" => landlock() >= 6, // scopes for signals and abstract sockets
         "landlock7" => landlock() >= 7,
+        "mptcp" => works(&["socket AF_INET SOCK_STREAM IPPROTO_MPTCP"]),
+        "udplite" => works(&["socket AF_INET SOCK_DGRAM IPPROTO_UDPLITE"]),
         "ipv6" => std::net::TcpListener::bind("[::1]:0").is_ok(),
+        name if name.starts_with('/') => std::path::Path::new(name).exists(),
         name if name.starts_with("cmd:") => command(&name[4..]),
         _ => panic!("no such capability: {name}"),
     }
@@ -89,8 +82,5 @@ pub fn landlock() -> i64 {
     // landlock_create_ruleset(2): NULL, 0 and LANDLOCK_CREATE_RULESET_VERSION give the ABI.
     let bed = Bed::new(&[]);
     let run = bed.bare(&["landlock_create_ruleset 0 0 1"]);
-    run.last()
-        .strip_prefix("ok ")
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(0)
+    run.last().strip_prefix("ok ").and_then(|n| n.parse().ok()).unwrap_or(0)
 }

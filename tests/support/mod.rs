@@ -29,14 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The probe, which cargo builds beside the tests.
 pub fn probe() -> PathBuf {
-    let path = Path::new(LANDSTRIP)
-        .with_file_name("examples")
-        .join("probe");
-    assert!(
-        path.exists(),
-        "{} is missing: cargo build --example probe",
-        path.display()
-    );
+    let path = Path::new(LANDSTRIP).with_file_name("examples").join("probe");
+    assert!(path.exists(), "{} is missing: cargo build --example probe", path.display());
     path
 }
 
@@ -70,9 +64,7 @@ impl Run {
 impl Bed {
     /// A bed, prepared by running the operations `setup` bare; each must succeed.
     pub fn new(setup: &[&str]) -> Bed {
-        let bed = Bed {
-            dir: tempfile::tempdir().expect("a temporary directory"),
-        };
+        let bed = Bed { dir: tempfile::tempdir().expect("a temporary directory") };
         std::fs::create_dir(bed.root().join("in")).expect("mkdir in");
         std::fs::create_dir(bed.root().join("out")).expect("mkdir out");
         // Other users enter too: some tests change the user.
@@ -157,13 +149,8 @@ impl Bed {
     /// A command that starts in `in`, with nothing on standard input.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command
-            .current_dir(self.root().join("in"))
-            .stdin(Stdio::null());
-        command.env(
-            "PATH",
-            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        );
+        command.current_dir(self.root().join("in")).stdin(Stdio::null());
+        command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command
     }
 
@@ -182,17 +169,13 @@ impl Drop for Bed {
 
 fn read_traps(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines()
-        .map(|l| serde_json::from_str(l).unwrap_or(Value::String(l.into())))
-        .collect()
+    text.lines().map(|l| serde_json::from_str(l).unwrap_or(Value::String(l.into()))).collect()
 }
 
 /// Runs a command to its end and collects what it says.
 pub fn finish(mut command: Command, traps: &Path) -> Run {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let out = collect(child.stdout.take());
     let err = collect(child.stderr.take());
     let status = wait(&mut child, PATIENCE).unwrap_or_else(|| {

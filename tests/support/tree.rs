@@ -30,15 +30,10 @@ pub fn difference(before: &Tree, after: &Tree) -> Vec<String> {
     let mut names: Vec<_> = before.keys().chain(after.keys()).collect();
     names.sort();
     names.dedup();
-    let differing = names
-        .into_iter()
-        .filter(|name| before.get(*name) != after.get(*name));
+    let differing = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
     let none = String::from("absent");
     let show = |name: &String| {
-        let (old, new) = (
-            before.get(name).unwrap_or(&none),
-            after.get(name).unwrap_or(&none),
-        );
+        let (old, new) = (before.get(name).unwrap_or(&none), after.get(name).unwrap_or(&none));
         format!("{name}: {old} -> {new}")
     };
     differing.map(show).collect()
@@ -49,13 +44,8 @@ fn walk(path: &Path, name: String, detail: Detail, lines: &mut Tree) {
         return;
     };
     let kind = meta.file_type();
-    let mut line = format!(
-        "{:o} {}:{} links {}",
-        meta.mode(),
-        meta.uid(),
-        meta.gid(),
-        meta.nlink()
-    );
+    let mut line =
+        format!("{:o} {}:{} links {}", meta.mode(), meta.uid(), meta.gid(), meta.nlink());
     if kind.is_file() {
         let bytes = std::fs::read(path).unwrap_or_default();
         line += &format!(
@@ -64,43 +54,22 @@ fn walk(path: &Path, name: String, detail: Detail, lines: &mut Tree) {
             String::from_utf8_lossy(&bytes[..bytes.len().min(200)])
         );
     } else if kind.is_symlink() {
-        line += &format!(
-            " -> {}",
-            std::fs::read_link(path).unwrap_or_default().display()
-        );
+        line += &format!(" -> {}", std::fs::read_link(path).unwrap_or_default().display());
     } else if kind.is_char_device() || kind.is_block_device() {
         line += &format!(" device {}", meta.rdev());
     }
-    line += &format!(
-        " {}{}",
-        attributes(path),
-        flags(path, kind.is_file() || kind.is_dir())
-    );
+    line += &format!(" {}{}", attributes(path), flags(path, kind.is_file() || kind.is_dir()));
     match detail {
         Detail::All => {
-            line += &format!(
-                " inode {} changed {}.{:09}",
-                meta.ino(),
-                meta.ctime(),
-                meta.ctime_nsec()
-            );
+            line +=
+                &format!(" inode {} changed {}.{:09}", meta.ino(), meta.ctime(), meta.ctime_nsec());
         }
         // Times that a script set are small numbers; those of the clock are not.
-        Detail::Result => {
-            line += if meta.mtime() < 1_000_000_000 {
-                " old"
-            } else {
-                " new"
-            }
-        }
+        Detail::Result => line += if meta.mtime() < 1_000_000_000 { " old" } else { " new" },
     }
     lines.insert(name.clone(), line);
     if kind.is_dir() {
-        let mut entries: Vec<_> = std::fs::read_dir(path)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .collect();
+        let mut entries: Vec<_> = std::fs::read_dir(path).into_iter().flatten().flatten().collect();
         entries.sort_by_key(std::fs::DirEntry::file_name);
         for entry in entries {
             let child = format!("{name}/{}", entry.file_name().to_string_lossy());
@@ -113,10 +82,7 @@ fn attributes(path: &Path) -> String {
     let mut names = vec![0; 4096];
     let size = rustix::fs::llistxattr(path, &mut names).unwrap_or(0);
     let mut text = String::new();
-    for name in String::from_utf8_lossy(&names[..size])
-        .split('\0')
-        .filter(|n| !n.is_empty())
-    {
+    for name in String::from_utf8_lossy(&names[..size]).split('\0').filter(|n| !n.is_empty()) {
         let mut value = vec![0; 1024];
         let size = rustix::fs::lgetxattr(path, name, &mut value).unwrap_or(0);
         text += &format!("{name}={:?} ", String::from_utf8_lossy(&value[..size]));

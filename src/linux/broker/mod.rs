@@ -20,15 +20,15 @@ mod task;
 use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Rule, Verdict};
 use held::Held;
-pub use pool::serve;
+pub use pool::{serve, serve_announced};
 pub use report::Reporter;
-pub use task::ALWAYS;
 use resolve::fd_name;
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+pub use task::ALWAYS;
 use task::Task;
 
 /// What a call comes to.
@@ -128,12 +128,15 @@ impl Broker {
     pub fn new(config: Config) -> Result<Broker, Errno> {
         let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |path| rustix::fs::open(path, directory, Mode::empty());
-        let linked = config.linked.into_iter().map(|(dev, ino, access, rule)| ((dev, ino, access), rule));
+        let linked = config
+            .linked
+            .into_iter()
+            .map(|(dev, ino, access, rule)| ((dev, ino, access), rule));
         Ok(Broker {
             listener: OnceLock::new(),
+            kernel_write: Held::new(&config.kernel_write, &config.decider),
+            kernel_read: Held::new(&config.kernel_read, &config.decider),
             decider: config.decider,
-            kernel_write: Held::new(&config.kernel_write),
-            kernel_read: Held::new(&config.kernel_read),
             reads: config.reads,
             network: config.network,
             unix_sockets: config.unix_sockets,
@@ -149,7 +152,10 @@ impl Broker {
             filters: OnceLock::new(),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
-            groups: rustix::process::getgroups()?.iter().map(|group| group.as_raw()).collect(),
+            groups: rustix::process::getgroups()?
+                .iter()
+                .map(|group| group.as_raw())
+                .collect(),
             own_capabilities: config.capabilities,
             memory: ipc::Objects::default(),
             sockets: network::Bound::default(),
@@ -169,7 +175,10 @@ impl Broker {
     }
 
     fn listener(&self) -> BorrowedFd<'_> {
-        self.listener.get().expect("a worker starts with the listener").as_fd()
+        self.listener
+            .get()
+            .expect("a worker starts with the listener")
+            .as_fd()
     }
 
     fn still_valid(&self, id: u64) -> bool {
@@ -186,7 +195,11 @@ impl Broker {
 
     /// The user that this thread now acts as on files.
     fn acting_uid(&self) -> u32 {
-        if self.identity_changed() { identity::fs_uid() } else { self.uid }
+        if self.identity_changed() {
+            identity::fs_uid()
+        } else {
+            self.uid
+        }
     }
 
     /// The path of one of our descriptors.
@@ -266,7 +279,9 @@ fn handle(task: &Task<'_>) -> Answer {
         c::SYS_mkdirat => task.mkdir(task.int(0), 1, task.call.arg(2)),
         c::SYS_mknodat => task.mknod(task.int(0), 1, task.call.arg(2), task.call.arg(3)),
         c::SYS_unlinkat => task.unlink(task.int(0), 1, task.int(2)),
-        c::SYS_renameat2 => task.rename((task.int(0), 1), (task.int(2), 3), task.call.arg(4) as u32),
+        c::SYS_renameat2 => {
+            task.rename((task.int(0), 1), (task.int(2), 3), task.call.arg(4) as u32)
+        }
         c::SYS_linkat => task.link((task.int(0), 1), (task.int(2), 3), task.int(4)),
         c::SYS_symlinkat => task.symlink(0, task.int(1), 2),
         c::SYS_truncate => task.truncate(),
@@ -285,15 +300,27 @@ fn handle(task: &Task<'_>) -> Answer {
         super::sys::nr::SETXATTRAT => task.set_xattr_at(),
         super::sys::nr::REMOVEXATTRAT => task.remove_xattr_at(),
         c::SYS_umask => Ok(task.umask()),
-        c::SYS_setuid | c::SYS_setgid | c::SYS_setreuid | c::SYS_setregid | c::SYS_setresuid
-        | c::SYS_setresgid | c::SYS_setgroups | c::SYS_setfsuid | c::SYS_setfsgid | c::SYS_capset => {
-            Ok(task.identity())
-        }
+        c::SYS_setuid
+        | c::SYS_setgid
+        | c::SYS_setreuid
+        | c::SYS_setregid
+        | c::SYS_setresuid
+        | c::SYS_setresgid
+        | c::SYS_setgroups
+        | c::SYS_setfsuid
+        | c::SYS_setfsgid
+        | c::SYS_capset => Ok(task.identity()),
         c::SYS_landlock_create_ruleset => task.create_ruleset(),
         c::SYS_landlock_restrict_self => task.restrict_self(),
         c::SYS_shmget | c::SYS_semget | c::SYS_msgget => task.ipc_get(),
-        c::SYS_shmat | c::SYS_shmctl | c::SYS_semop | c::SYS_semtimedop | c::SYS_semctl
-        | c::SYS_msgsnd | c::SYS_msgrcv | c::SYS_msgctl => task.ipc_use(),
+        c::SYS_shmat
+        | c::SYS_shmctl
+        | c::SYS_semop
+        | c::SYS_semtimedop
+        | c::SYS_semctl
+        | c::SYS_msgsnd
+        | c::SYS_msgrcv
+        | c::SYS_msgctl => task.ipc_use(),
         c::SYS_mq_open | c::SYS_mq_unlink => task.message_queue(),
         c::SYS_socket | c::SYS_socketpair => task.socket(),
         c::SYS_connect => task.connect(),

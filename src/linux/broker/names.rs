@@ -33,7 +33,11 @@ impl Task<'_> {
     ) -> Result<Name, Errno> {
         let requested = self.path(path)?;
         match self.spot(dirfd, &requested, ResolveFlags::empty())? {
-            Last::Spot(spot) => Ok(Name { path: spot.path(), spot, requested }),
+            Last::Spot(spot) => Ok(Name {
+                path: spot.path(),
+                spot,
+                requested,
+            }),
             Last::Dot => Err(dot),
             Last::DotDot => Err(dot_dot),
             Last::Root => Err(root),
@@ -117,7 +121,14 @@ impl Task<'_> {
         }
         self.assume_creator()?;
         let mode = Mode::from_raw_mode(mode as u32 & 0o1777);
-        Ok(rustix::fs::mknodat(&name.spot.dir, name.spot.name.as_slice(), kind, mode, device).into())
+        Ok(rustix::fs::mknodat(
+            &name.spot.dir,
+            name.spot.name.as_slice(),
+            kind,
+            mode,
+            device,
+        )
+        .into())
     }
 
     /// symlink(2) and symlinkat(2).
@@ -131,14 +142,21 @@ impl Task<'_> {
             return self.deny_new(&name, refusal);
         }
         if let Some(rule) = self.broker.decider.link_name(&name.path) {
-            let refusal = guarded(&name, rule, "a link here would stand for what the rule denies");
+            let refusal = guarded(
+                &name,
+                rule,
+                "a link here would stand for what the rule denies",
+            );
             return self.deny_new(&name, refusal);
         }
         if self.kernel_names(&name.spot) {
             return Ok(Answer::Continue);
         }
         self.assume_creator()?;
-        Ok(rustix::fs::symlinkat(text.as_slice(), &name.spot.dir, name.spot.name.as_slice()).into())
+        Ok(
+            rustix::fs::symlinkat(text.as_slice(), &name.spot.dir, name.spot.name.as_slice())
+                .into(),
+        )
     }
 
     /// link(2) and linkat(2). A new name must not open what the old one does not: the object has to be
@@ -179,8 +197,13 @@ impl Task<'_> {
         self.assume_identity()?;
         let from = super::resolve::fd_name(std::os::fd::AsFd::as_fd(&object.fd));
         let to = name.spot.name.as_slice();
-        let done =
-            rustix::fs::linkat(&broker.own_fds, from, &name.spot.dir, to, AtFlags::SYMLINK_FOLLOW);
+        let done = rustix::fs::linkat(
+            &broker.own_fds,
+            from,
+            &name.spot.dir,
+            to,
+            AtFlags::SYMLINK_FOLLOW,
+        );
         Ok(done.into())
     }
 
@@ -229,14 +252,19 @@ impl Task<'_> {
             return Ok(Answer::Continue);
         }
         self.assume_identity()?;
-        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        let flags = if directory {
+            AtFlags::REMOVEDIR
+        } else {
+            AtFlags::empty()
+        };
         Ok(rustix::fs::unlinkat(&name.spot.dir, name.spot.name.as_slice(), flags).into())
     }
 
     /// rename(2), renameat(2) and renameat2(2).
     pub(super) fn rename(&self, old: Place, new: Place, flags: u32) -> Result<Answer, Errno> {
         const KNOWN: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT;
-        if flags & !KNOWN != 0 || (flags & libc::RENAME_EXCHANGE != 0 && flags != libc::RENAME_EXCHANGE)
+        if flags & !KNOWN != 0
+            || (flags & libc::RENAME_EXCHANGE != 0 && flags != libc::RENAME_EXCHANGE)
         {
             return Err(Errno::INVAL);
         }
@@ -296,9 +324,13 @@ impl Task<'_> {
                 return Ok(Some(self.refuse(refusal)));
             }
         }
-        let verdict = self.broker.decide(Access::Read, &from.path);
-        if let Some(refusal) = Refusal::of(&verdict, Access::Read, &from.path, &from.requested) {
-            return Ok(Some(self.refuse(refusal)));
+        // An unreadable object must not get a readable name. Nor the other way about: Landlock's rules
+        // go with an object, and a readable one would stay so, with all that comes to be in it.
+        for name in [from, to] {
+            let verdict = self.broker.decide(Access::Read, &name.path);
+            if let Some(refusal) = Refusal::of(&verdict, Access::Read, &name.path, &name.requested) {
+                return Ok(Some(self.refuse(refusal)));
+            }
         }
         if !self.broker.linked.is_empty() {
             let object = self.object_at(&from.spot)?;
@@ -311,9 +343,12 @@ impl Task<'_> {
         }
         let decider = &self.broker.decider;
         let guard = match kind {
-            FileType::Directory => decider
-                .directory_move(&from.path, &to.path)
-                .map(|rule| (rule, "moving this directory would move what the rule is about")),
+            FileType::Directory => decider.directory_move(&from.path, &to.path).map(|rule| {
+                (
+                    rule,
+                    "moving this directory would move what the rule is about",
+                )
+            }),
             FileType::Symlink => decider
                 .link_name(&to.path)
                 .map(|rule| (rule, "a link here would stand for what the rule denies")),

@@ -37,11 +37,17 @@ enum Name {
 
 impl Bound {
     fn contains(&self, name: &Name) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(name)
     }
 
     fn insert(&self, name: Name) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name);
     }
 
     fn is_full(&self) -> bool {
@@ -53,7 +59,12 @@ fn inode(directory: impl AsFd, name: &[u8]) -> Result<Name, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
     let stat = rustix::fs::statx(directory, name, flags, StatxFlags::INO | StatxFlags::BTIME)?;
     let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
-    Ok(Name::Inode(device, stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec))
+    Ok(Name::Inode(
+        device,
+        stat.stx_ino,
+        stat.stx_btime.tv_sec,
+        stat.stx_btime.tv_nsec,
+    ))
 }
 
 /// An address of the Unix family.
@@ -68,7 +79,10 @@ fn unix_address(address: &[u8]) -> UnixAddress<'_> {
         None | Some([]) => UnixAddress::Unnamed,
         Some(name @ [0, ..]) => UnixAddress::Abstract(name),
         Some(path) => {
-            let end = path.iter().position(|&byte| byte == 0).unwrap_or(path.len());
+            let end = path
+                .iter()
+                .position(|&byte| byte == 0)
+                .unwrap_or(path.len());
             UnixAddress::Path(&path[..end])
         }
     }
@@ -108,7 +122,8 @@ impl Task<'_> {
         let tid = Pid::from_raw(self.tid()).ok_or(Errno::SRCH)?;
         // A thread that leads no group: PIDFD_THREAD (Linux 6.9), or its group's leader.
         let thread = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
-        let pidfd = match pidfd_open(tid, PidfdFlags::empty()).or_else(|_| pidfd_open(tid, thread)) {
+        let pidfd = match pidfd_open(tid, PidfdFlags::empty()).or_else(|_| pidfd_open(tid, thread))
+        {
             Ok(pidfd) => pidfd,
             Err(_) => {
                 let leader = Pid::from_raw(self.status()?.tgid).ok_or(Errno::SRCH)?;
@@ -140,7 +155,12 @@ impl Task<'_> {
             Err(Errno::PERM | Errno::NOSYS) => {
                 self.still_waits()?;
                 let why = "sockets of the target cannot be reached here (pidfd_getfd is refused)";
-                Ok(Err(self.refuse_network(operation, describe(&address), None, Some(why))))
+                Ok(Err(self.refuse_network(
+                    operation,
+                    describe(&address),
+                    None,
+                    Some(why),
+                )))
             }
             Err(errno) => Err(errno),
         }
@@ -232,7 +252,8 @@ impl Task<'_> {
                 Ok(Answer::Value(0))
             }
             UnixAddress::Path(path) => {
-                let Last::Spot(spot) = self.spot(libc::AT_FDCWD, path, ResolveFlags::empty())? else {
+                let Last::Spot(spot) = self.spot(libc::AT_FDCWD, path, ResolveFlags::empty())?
+                else {
                     return Err(Errno::ADDRINUSE);
                 };
                 let full = spot.path();
@@ -278,7 +299,9 @@ impl Task<'_> {
 }
 
 fn family(address: &[u8]) -> i32 {
-    address.first_chunk().map_or(-1, |&bytes| i32::from(u16::from_ne_bytes(bytes)))
+    address
+        .first_chunk()
+        .map_or(-1, |&bytes| i32::from(u16::from_ne_bytes(bytes)))
 }
 
 /// `path`, at most 107 bytes, as a Unix socket address.
@@ -291,7 +314,11 @@ fn to_unix(path: &[u8]) -> Vec<u8> {
 
 /// An address for a reader: `1.2.3.4:80`, `[::1]:80`, a path, or `@abstract`.
 fn describe(address: &[u8]) -> String {
-    let port = || address.get(2..4).map_or(0, |p| u16::from_be_bytes([p[0], p[1]]));
+    let port = || {
+        address
+            .get(2..4)
+            .map_or(0, |p| u16::from_be_bytes([p[0], p[1]]))
+    };
     match family(address) {
         libc::AF_INET if address.len() >= 8 => {
             let octets: [u8; 4] = address[4..8].try_into().expect("four bytes");

@@ -108,7 +108,11 @@ impl Task<'_> {
 
     fn perform(&self, request: &Request) -> Result<Answer, Errno> {
         let flags = request.flags;
-        if flags.contains(OFlags::PATH) || (!self.broker.reads && request.wants() == [Access::Read] && !flags.intersects(OFlags::CREATE | TMPFILE)) {
+        if flags.contains(OFlags::PATH)
+            || (!self.broker.reads
+                && request.wants() == [Access::Read]
+                && !flags.intersects(OFlags::CREATE | TMPFILE))
+        {
             return Ok(Answer::Continue);
         }
         if flags.intersects(OFlags::CREATE | TMPFILE) && request.mode & SETID != 0 {
@@ -144,7 +148,10 @@ impl Task<'_> {
                 return self.deny_open(request, &object, access, refusal);
             }
         }
-        let held = request.wants().iter().all(|&access| broker.kernel_holds(access, path));
+        let held = request
+            .wants()
+            .iter()
+            .all(|&access| broker.kernel_holds(access, path));
         if held && !request.hides_truncation() {
             return Ok(Answer::Continue);
         }
@@ -182,7 +189,10 @@ impl Task<'_> {
             _ if request.flags.contains(OFlags::DIRECTORY) => return Err(Errno::NOTDIR),
             _ => {}
         }
-        if self.broker.inherited.contains(&(stat.st_dev, stat.st_ino, access))
+        if self
+            .broker
+            .inherited
+            .contains(&(stat.st_dev, stat.st_ino, access))
             && !request.hides_truncation()
         {
             return Ok(Answer::Continue);
@@ -201,8 +211,7 @@ impl Task<'_> {
         let follow = !request.flags.contains(OFlags::NOFOLLOW);
         let object = self.object(request.dirfd, &request.path, follow, request.resolve)?;
         let verdict = self.broker.decide(Access::Write, &object.path);
-        if let Some(mut refusal) =
-            Refusal::of(&verdict, Access::Write, &object.path, &request.path)
+        if let Some(mut refusal) = Refusal::of(&verdict, Access::Write, &object.path, &request.path)
         {
             refusal.flags = errno::open_flags(request.flags.bits());
             return Ok(self.refuse(refusal));
@@ -225,7 +234,11 @@ impl Task<'_> {
         let mut at = self.spot(request.dirfd, &text, request.resolve)?;
         for _ in 0..=MAX_LINKS {
             let Last::Spot(spot) = at else {
-                return Err(if exclusive { Errno::EXIST } else { Errno::ISDIR });
+                return Err(if exclusive {
+                    Errno::EXIST
+                } else {
+                    Errno::ISDIR
+                });
             };
             if spot.name.ends_with(b"/") {
                 return Err(Errno::ISDIR);
@@ -260,8 +273,12 @@ impl Task<'_> {
                 return self.existing(request, object);
             }
             self.sticky_link(&spot, &stat)?;
-            let link = rustix::fs::readlinkat(&spot.dir, spot.bare_name(), Vec::new())?.into_bytes();
-            at = if request.resolve.intersects(ResolveFlags::BENEATH | ResolveFlags::IN_ROOT) {
+            let link =
+                rustix::fs::readlinkat(&spot.dir, spot.bare_name(), Vec::new())?.into_bytes();
+            at = if request
+                .resolve
+                .intersects(ResolveFlags::BENEATH | ResolveFlags::IN_ROOT)
+            {
                 text = beside(&text, &link);
                 self.spot(request.dirfd, &text, request.resolve)?
             } else {
@@ -308,7 +325,11 @@ impl Task<'_> {
         match rustix::fs::openat(&spot.dir, spot.bare_name(), flags, mode) {
             Ok(fd) => {
                 if shared_memory && let Err(errno) = broker.memory.own_file(&fd, spot.bare_name()) {
-                    let _ = rustix::fs::unlinkat(&spot.dir, spot.bare_name(), rustix::fs::AtFlags::empty());
+                    let _ = rustix::fs::unlinkat(
+                        &spot.dir,
+                        spot.bare_name(),
+                        rustix::fs::AtFlags::empty(),
+                    );
                     return Err(errno);
                 }
                 Ok(Some(Answer::Descriptor(fd, request.cloexec())))
@@ -389,6 +410,9 @@ fn beside(path: &[u8], link: &[u8]) -> Vec<u8> {
     if link.starts_with(b"/") {
         return link.to_vec();
     }
-    let directory = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    let directory = path
+        .iter()
+        .rposition(|&byte| byte == b'/')
+        .map_or(0, |slash| slash + 1);
     [&path[..directory], link].concat()
 }

@@ -7,7 +7,7 @@
 
 use super::task::Task;
 use super::{Answer, Broker, handle};
-use crate::linux::sys::{self, Errno, process, seccomp};
+use crate::linux::sys::{Errno, process, seccomp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -62,41 +62,52 @@ impl Pool {
     }
 }
 
-/// Starts the first worker; it takes the listener from `socket` and serves. When the target never
-/// starts, the other end of the socket closes and the worker ends.
+/// Serves the notifications of `listener` on the calling thread, until no target is left.
+pub fn serve(broker: &Arc<Broker>, listener: OwnedFd) {
+    process::catch_interrupts();
+    seccomp::set_sync_wake_up(std::os::fd::AsFd::as_fd(&listener));
+    if broker.listener.set(listener).is_ok() {
+        let slot = Arc::new(Slot::default());
+        broker.pool.slots().push(Arc::clone(&slot));
+        work(broker, &slot);
+    }
+}
+
+/// Serves on a new thread, as soon as the listener is announced on `pipe`; nothing is served when the
+/// pipe closes instead.
 ///
 /// # Errors
 ///
 /// `EAGAIN` when no thread can be had.
-pub fn serve(broker: &Arc<Broker>, socket: OwnedFd) -> std::io::Result<()> {
-    process::catch_interrupts();
-    let slot = Arc::new(Slot::default());
-    broker.pool.slots().push(Arc::clone(&slot));
+pub fn serve_announced(broker: &Arc<Broker>, pipe: OwnedFd) -> std::io::Result<()> {
     let broker = Arc::clone(broker);
-    thread::Builder::new().stack_size(STACK).spawn(move || {
-        let Ok(Some(listener)) = sys::socket::receive_fd(std::os::fd::AsFd::as_fd(&socket)) else {
-            return;
-        };
-        drop(socket);
-        seccomp::set_sync_wake_up(std::os::fd::AsFd::as_fd(&listener));
-        if broker.listener.set(listener).is_ok() {
-            work(&broker, &slot);
+    let serve = move || {
+        if let Ok(Some(listener)) = process::announced_listener(&pipe) {
+            drop(pipe);
+            serve(&broker, listener);
         }
-    })?;
-    Ok(())
+    };
+    thread::Builder::new().stack_size(STACK).spawn(serve).map(|_| ())
 }
 
 fn add_worker(broker: &Arc<Broker>) {
     let slot = Arc::new(Slot::default());
     let (ours, theirs) = (Arc::clone(broker), Arc::clone(&slot));
     // Without another thread, the calls wait until one that is held up comes back.
-    if thread::Builder::new().stack_size(STACK).spawn(move || work(&ours, &theirs)).is_ok() {
+    if thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(move || work(&ours, &theirs))
+        .is_ok()
+    {
         broker.pool.slots().push(slot);
     }
 }
 
 fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
-    slot.tid.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Release);
+    slot.tid.store(
+        rustix::thread::gettid().as_raw_nonzero().get(),
+        Ordering::Release,
+    );
     // A mask and a working directory of this thread's own, and no more capabilities than it needs.
     let ready = process::own_file_context().is_ok()
         && process::set_capabilities(broker.own_capabilities, broker.own_capabilities).is_ok();
@@ -126,14 +137,20 @@ fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
         serve_call(&Task { broker, call }, slot);
         slot.phase.fetch_add(1, Ordering::AcqRel);
     }
-    broker.pool.slots().retain(|other| !Arc::ptr_eq(other, slot));
+    broker
+        .pool
+        .slots()
+        .retain(|other| !Arc::ptr_eq(other, slot));
 }
 
 /// Whether any task is left that could send a notification.
 fn alive(broker: &Broker) -> bool {
     let listener = broker.listener();
     let mut fds = [PollFd::new(&listener, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     let _ = poll(&mut fds, Some(&now));
     !fds[0].revents().contains(PollFlags::HUP)
 }
@@ -185,13 +202,24 @@ impl Task<'_> {
             c::SYS_openat if hides_truncation(self.int(2)) => Answer::Error(Errno::ACCESS),
             #[cfg(target_arch = "x86_64")]
             c::SYS_open if hides_truncation(self.int(1)) => Answer::Error(Errno::ACCESS),
-            c::SYS_openat | c::SYS_mkdirat | c::SYS_mknodat | c::SYS_unlinkat | c::SYS_renameat2
-            | c::SYS_linkat | c::SYS_symlinkat => Answer::Continue,
+            c::SYS_openat
+            | c::SYS_mkdirat
+            | c::SYS_mknodat
+            | c::SYS_unlinkat
+            | c::SYS_renameat2
+            | c::SYS_linkat
+            | c::SYS_symlinkat => Answer::Continue,
             #[cfg(target_arch = "x86_64")]
-            c::SYS_open | c::SYS_creat | c::SYS_mkdir | c::SYS_mknod | c::SYS_unlink
-            | c::SYS_rmdir | c::SYS_rename | c::SYS_renameat | c::SYS_link | c::SYS_symlink => {
-                Answer::Continue
-            }
+            c::SYS_open
+            | c::SYS_creat
+            | c::SYS_mkdir
+            | c::SYS_mknod
+            | c::SYS_unlink
+            | c::SYS_rmdir
+            | c::SYS_rename
+            | c::SYS_renameat
+            | c::SYS_link
+            | c::SYS_symlink => Answer::Continue,
             _ => handle(self),
         }
     }
@@ -213,7 +241,9 @@ fn watch(broker: &Arc<Broker>) {
     }
     drop(slots);
     let manager = Arc::clone(broker);
-    let started = thread::Builder::new().stack_size(STACK).spawn(move || manage(&manager));
+    let started = thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(move || manage(&manager));
     if started.is_err() {
         pool.started.store(false, Ordering::Release);
         pool.watching.store(false, Ordering::Release);
@@ -245,16 +275,26 @@ fn manage(broker: &Arc<Broker>) {
         if slots.len() < MOST && (free == 0 || (queued && free < cpus)) {
             add_worker(broker);
         }
-        last.idle = if !queued && free > 1 { last.idle + 1 } else { 0 };
+        last.idle = if !queued && free > 1 {
+            last.idle + 1
+        } else {
+            0
+        };
         if last.idle > PATIENCE {
             last.idle = 0;
             dismiss(&slots);
         }
         let calls = pool.calls.load(Ordering::Acquire);
-        last.quiet = if calls == last.calls && held_up.is_empty() && free <= 1 { last.quiet + 1 } else { 0 };
+        last.quiet = if calls == last.calls && held_up.is_empty() && free <= 1 {
+            last.quiet + 1
+        } else {
+            0
+        };
         last.calls = calls;
-        last.phases =
-            slots.iter().map(|s| (Arc::clone(s), s.phase.load(Ordering::Acquire))).collect();
+        last.phases = slots
+            .iter()
+            .map(|s| (Arc::clone(s), s.phase.load(Ordering::Acquire)))
+            .collect();
         if last.quiet > QUIET {
             last.quiet = 0;
             let mut guard = pool.slots();
@@ -263,7 +303,10 @@ fn manage(broker: &Arc<Broker>) {
             while !pool.watching.load(Ordering::Acquire)
                 && pool.calls.load(Ordering::Acquire) == last.calls
             {
-                guard = pool.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+                guard = pool
+                    .wake
+                    .wait(guard)
+                    .unwrap_or_else(PoisonError::into_inner);
             }
             pool.watching.store(true, Ordering::Release);
         }
@@ -274,7 +317,11 @@ impl Look {
     /// Whether the worker is in the same call as at the last look.
     fn is_held_up(&self, slot: &Arc<Slot>) -> bool {
         let phase = slot.phase.load(Ordering::Acquire);
-        phase % 2 == 1 && self.phases.iter().any(|(s, p)| Arc::ptr_eq(s, slot) && *p == phase)
+        phase % 2 == 1
+            && self
+                .phases
+                .iter()
+                .any(|(s, p)| Arc::ptr_eq(s, slot) && *p == phase)
     }
 }
 
@@ -282,14 +329,18 @@ impl Look {
 fn queue(broker: &Broker) -> bool {
     let listener = broker.listener();
     let mut fds = [PollFd::new(&listener, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     matches!(poll(&mut fds, Some(&now)), Ok(1)) && fds[0].revents().contains(PollFlags::IN)
 }
 
 /// Interrupts a worker whose target died, or has a signal to take.
 fn release(broker: &Broker, slot: &Slot) {
     let id = slot.id.load(Ordering::Acquire);
-    let give_up = !broker.still_valid(id) || has_signal(broker, slot.target.load(Ordering::Acquire));
+    let give_up =
+        !broker.still_valid(id) || has_signal(broker, slot.target.load(Ordering::Acquire));
     // A worker that went on to another call meanwhile only tries that one again.
     if give_up {
         slot.interrupted.store(id, Ordering::Release);

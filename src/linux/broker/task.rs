@@ -61,7 +61,11 @@ impl Task<'_> {
     ///
     /// `ESRCH` when it does not.
     pub fn still_waits(&self) -> Result<(), Errno> {
-        if self.broker.still_valid(self.call.id()) { Ok(()) } else { Err(Errno::SRCH) }
+        if self.broker.still_valid(self.call.id()) {
+            Ok(())
+        } else {
+            Err(Errno::SRCH)
+        }
     }
 
     /// The path argument `index`.
@@ -98,10 +102,11 @@ impl Task<'_> {
         if fd < 0 {
             return Err(Errno::BADF);
         }
-        self.proc(format_args!("fd/{fd}")).map_err(|errno| match errno {
-            Errno::NOENT => Errno::BADF,
-            other => other,
-        })
+        self.proc(format_args!("fd/{fd}"))
+            .map_err(|errno| match errno {
+                Errno::NOENT => Errno::BADF,
+                other => other,
+            })
     }
 
     /// Reads the task's status file.
@@ -119,7 +124,11 @@ impl Task<'_> {
     ///
     /// `ESRCH` when the task is gone.
     pub fn assume_umask(&self) -> Result<(), Errno> {
-        let mask = if self.broker.umask_changed() { self.status()?.umask } else { self.broker.umask };
+        let mask = if self.broker.umask_changed() {
+            self.status()?.umask
+        } else {
+            self.broker.umask
+        };
         UMASK.with(|now| {
             if now.get() != mask {
                 rustix::process::umask(Mode::from_raw_mode(mask));
@@ -173,8 +182,15 @@ pub const ALWAYS: u64 = 1 << 6 | 1 << 7 | 1 << 19;
 /// `ESRCH` when the task is gone.
 pub fn status_of(proc: &OwnedFd, tid: i32) -> Result<Status, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(proc, format!("{tid}/status"), flags, Mode::empty())
-        .map_err(|errno| if errno == Errno::NOENT { Errno::SRCH } else { errno })?;
+    let file = rustix::fs::openat(proc, format!("{tid}/status"), flags, Mode::empty()).map_err(
+        |errno| {
+            if errno == Errno::NOENT {
+                Errno::SRCH
+            } else {
+                errno
+            }
+        },
+    )?;
     let mut buffer = vec![0u8; 16 * 1024];
     let mut length = 0;
     loop {
@@ -191,15 +207,29 @@ fn parse_status(text: &[u8]) -> Status {
     let mut status = Status::default();
     let (mut pending, mut blocked, mut ignored) = (0u64, 0u64, 0u64);
     for line in text.split(|&byte| byte == b'\n') {
-        let Ok(line) = std::str::from_utf8(line) else { continue };
-        let Some((key, value)) = line.split_once(':') else { continue };
+        let Ok(line) = std::str::from_utf8(line) else {
+            continue;
+        };
+        let Some((key, value)) = line.split_once(':') else {
+            continue;
+        };
         let mut words = value.split_ascii_whitespace();
         let hex = || u64::from_str_radix(value.trim(), 16).unwrap_or(0);
         match key {
             "Tgid" => status.tgid = words.next().and_then(|w| w.parse().ok()).unwrap_or(0),
             // The fourth number is the file-system id.
-            "Uid" => status.uid = words.nth(3).and_then(|w| w.parse().ok()).unwrap_or(u32::MAX),
-            "Gid" => status.gid = words.nth(3).and_then(|w| w.parse().ok()).unwrap_or(u32::MAX),
+            "Uid" => {
+                status.uid = words
+                    .nth(3)
+                    .and_then(|w| w.parse().ok())
+                    .unwrap_or(u32::MAX)
+            }
+            "Gid" => {
+                status.gid = words
+                    .nth(3)
+                    .and_then(|w| w.parse().ok())
+                    .unwrap_or(u32::MAX)
+            }
             "Groups" => status.groups = words.filter_map(|w| w.parse().ok()).collect(),
             "Umask" => status.umask = u32::from_str_radix(value.trim(), 8).unwrap_or(0o777),
             "CapEff" => status.capabilities = hex(),

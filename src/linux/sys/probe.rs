@@ -1,10 +1,15 @@
 //! Trying things out in a process of their own: what it does to itself ends with it.
 
-use super::Errno;
 use super::process::last_errno;
+use super::{Errno, seccomp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{PipeReader, Read, Write};
-use std::os::fd::AsRawFd;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use std::io::{IoSlice, IoSliceMut, PipeReader, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// A process that runs one closure of this program; killed and reaped when dropped.
 pub struct Child {
@@ -96,6 +101,41 @@ impl Drop for Child {
 pub fn readable(fd: &impl std::os::fd::AsFd, seconds: i64) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec { tv_sec: seconds, tv_nsec: 0 })) == Ok(1)
+}
+
+/// Installs `filter` on the calling process and sends its listener over `socket`.
+///
+/// # Errors
+///
+/// As [`seccomp::install_with_listener`] and sendmsg(2).
+pub fn install_and_send(
+    filter: &[seccomp::Instruction],
+    socket: BorrowedFd<'_>,
+) -> Result<(), Errno> {
+    rustix::thread::set_no_new_privs(true)?;
+    let listener = seccomp::install_with_listener(filter)?;
+    // SAFETY: the kernel just made `listener` for us, and nothing closes it while it is sent.
+    let fds = [unsafe { BorrowedFd::borrow_raw(listener) }];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(socket, &[IoSlice::new(&[0])], &mut control, SendFlags::empty()).map(|_| ())
+}
+
+/// The listener that [`install_and_send`] sent; `None` where the other end is gone instead.
+///
+/// # Errors
+///
+/// As recvmsg(2).
+pub fn receive_listener(socket: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    Ok(control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    }))
 }
 
 /// Whether signal 0 from the caller reaches `pid`; it only asks for permission.

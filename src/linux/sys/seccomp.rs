@@ -1,7 +1,7 @@
 //! seccomp(2) with a listener, and the ioctls of seccomp_unotify(2).
 
 use super::{Errno, check};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 /// One classic BPF instruction, `struct sock_filter`.
 pub type Instruction = libc::sock_filter;
@@ -64,10 +64,18 @@ pub fn install_plain(filter: &[Instruction]) -> Result<(), Errno> {
 }
 
 fn install(filter: &[Instruction], flags: libc::c_ulong) -> Result<usize, Errno> {
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_ptr().cast_mut(),
+    };
     // SAFETY: `program` points at `filter`, which outlives the call; the kernel only reads it.
     check(unsafe {
-        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            flags,
+            &raw const program,
+        )
     })
 }
 
@@ -87,7 +95,11 @@ pub fn receive(listener: BorrowedFd<'_>) -> Result<Notification, Errno> {
     let mut raw: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     // SAFETY: `raw` is a writable `seccomp_notif`.
     check(i64::from(unsafe {
-        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV as libc::Ioctl, &raw mut raw)
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_RECV as libc::Ioctl,
+            &raw mut raw,
+        )
     }))?;
     Ok(Notification(raw))
 }
@@ -122,7 +134,15 @@ fn send(listener: BorrowedFd<'_>, mut response: libc::seccomp_notif_resp) -> Res
 ///
 /// `ENOENT` when the target no longer waits.
 pub fn answer_value(listener: BorrowedFd<'_>, id: u64, value: i64) -> Result<(), Errno> {
-    send(listener, libc::seccomp_notif_resp { id, val: value, error: 0, flags: 0 })
+    send(
+        listener,
+        libc::seccomp_notif_resp {
+            id,
+            val: value,
+            error: 0,
+            flags: 0,
+        },
+    )
 }
 
 /// Answers with the error `errno`, a positive number that may be kernel-internal (`ERESTARTSYS`).
@@ -131,7 +151,15 @@ pub fn answer_value(listener: BorrowedFd<'_>, id: u64, value: i64) -> Result<(),
 ///
 /// `ENOENT` when the target no longer waits.
 pub fn answer_error(listener: BorrowedFd<'_>, id: u64, errno: i32) -> Result<(), Errno> {
-    send(listener, libc::seccomp_notif_resp { id, val: 0, error: -errno, flags: 0 })
+    send(
+        listener,
+        libc::seccomp_notif_resp {
+            id,
+            val: 0,
+            error: -errno,
+            flags: 0,
+        },
+    )
 }
 
 /// Lets the kernel run the system call as the target now has it in registers and memory.
@@ -140,7 +168,15 @@ pub fn answer_error(listener: BorrowedFd<'_>, id: u64, errno: i32) -> Result<(),
 ///
 /// `ENOENT` when the target no longer waits.
 pub fn answer_continue(listener: BorrowedFd<'_>, id: u64) -> Result<(), Errno> {
-    send(listener, libc::seccomp_notif_resp { id, val: 0, error: 0, flags: FLAG_CONTINUE })
+    send(
+        listener,
+        libc::seccomp_notif_resp {
+            id,
+            val: 0,
+            error: 0,
+            flags: FLAG_CONTINUE,
+        },
+    )
 }
 
 /// Puts a copy of `fd` into the target and returns its number there.
@@ -172,12 +208,6 @@ pub fn add_fd(
     .map(|fd| fd as i64)
 }
 
-/// Takes ownership of a listener number that [`install_with_listener`] returned in this process.
-pub fn own_listener(fd: RawFd) -> OwnedFd {
-    // SAFETY: the caller hands over a descriptor that nobody else owns.
-    unsafe { OwnedFd::from_raw_fd(fd) }
-}
-
 /// Puts a filter that allows everything on this process, so that it can be told from its parent by
 /// the number of its filters.
 ///
@@ -187,5 +217,10 @@ pub fn own_listener(fd: RawFd) -> OwnedFd {
 pub fn mark_self() -> Result<(), Errno> {
     rustix::thread::set_no_new_privs(true)?;
     let allow = libc::BPF_RET | libc::BPF_K;
-    install_plain(&[Instruction { code: allow as u16, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW }])
+    install_plain(&[Instruction {
+        code: allow as u16,
+        jt: 0,
+        jf: 0,
+        k: libc::SECCOMP_RET_ALLOW,
+    }])
 }

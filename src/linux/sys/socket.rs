@@ -1,40 +1,7 @@
-//! Socket calls on addresses that arrive as bytes, and descriptor passing.
+//! Socket calls on addresses that arrive as bytes.
 
 use super::{Errno, check};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-
-/// Sends descriptor `fd` over `socket`. Allocates nothing.
-///
-/// # Errors
-///
-/// As sendmsg(2).
-pub fn send_fd(socket: BorrowedFd<'_>, fd: RawFd) -> Result<(), Errno> {
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-    // SAFETY: the caller owns `fd` for the length of this call.
-    let fds = [unsafe { BorrowedFd::borrow_raw(fd) }];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(socket, &[std::io::IoSlice::new(&[0])], &mut control, SendFlags::empty()).map(|_| ())
-}
-
-/// Receives the descriptor that [`send_fd`] sent; `None` when the peer went away instead.
-///
-/// # Errors
-///
-/// As recvmsg(2).
-pub fn receive_fd(socket: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
-    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    let mut parts = [std::io::IoSliceMut::new(&mut byte)];
-    recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    Ok(control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    }))
-}
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// connect(2) to the raw address `address`.
 ///
@@ -57,7 +24,12 @@ pub fn bind(socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
 fn with_address(call: libc::c_long, socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
     // SAFETY: the kernel copies `address.len()` bytes and parses them itself.
     check(unsafe {
-        libc::syscall(call, socket.as_fd().as_raw_fd(), address.as_ptr(), address.len())
+        libc::syscall(
+            call,
+            socket.as_fd().as_raw_fd(),
+            address.as_ptr(),
+            address.len(),
+        )
     })
     .map(|_| ())
 }
@@ -72,8 +44,14 @@ pub fn own_abstract_name(socket: &OwnedFd) -> Result<Option<Vec<u8>>, Errno> {
     let mut length = address.len() as libc::socklen_t;
     // SAFETY: `address` has room for `length` bytes.
     check(i64::from(unsafe {
-        libc::getsockname(socket.as_raw_fd(), address.as_mut_ptr().cast(), &raw mut length)
+        libc::getsockname(
+            socket.as_raw_fd(),
+            address.as_mut_ptr().cast(),
+            &raw mut length,
+        )
     }))?;
-    let name = address.get(2..(length as usize).min(address.len())).unwrap_or_default();
+    let name = address
+        .get(2..(length as usize).min(address.len()))
+        .unwrap_or_default();
     Ok((name.first() == Some(&0)).then(|| name.to_vec()))
 }

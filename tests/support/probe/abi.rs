@@ -31,11 +31,7 @@ pub fn int80_open(path: &str, flags: i64, mode: i64) -> Outcome {
             out("r8") _, out("r9") _, out("r10") _, out("r11") _,
         );
         let got = got as i32;
-        if got < 0 {
-            Err(-got)
-        } else {
-            Ok(String::new())
-        }
+        if got < 0 { Err(-got) } else { Ok(String::new()) }
     }
 }
 

@@ -38,10 +38,7 @@ impl Call {
         let number = table::number(word).unwrap_or_else(|| fail(&format!("no such call: {word}")));
         let mut args = [0; 6];
         let mut size = 0;
-        for (slot, text) in args
-            .iter_mut()
-            .zip(rest.split(' ').filter(|t| !t.is_empty()))
-        {
+        for (slot, text) in args.iter_mut().zip(rest.split(' ').filter(|t| !t.is_empty())) {
             *slot = match (text, race) {
                 ("RACE", Some(pointer)) => pointer,
                 _ => value(text, vars, &mut size),
@@ -82,13 +79,9 @@ pub fn fill(text: &str, vars: &Vars) -> String {
 /// A number, a kept value or constants joined by `|`.
 pub fn number(text: &str, vars: &Vars) -> i64 {
     if let Some(name) = text.strip_prefix('$') {
-        return *vars
-            .get(name)
-            .unwrap_or_else(|| fail(&format!("nothing kept as {name}")));
+        return *vars.get(name).unwrap_or_else(|| fail(&format!("nothing kept as {name}")));
     }
-    text.split('|')
-        .map(|part| one_number(part))
-        .fold(0, |a, b| a | b)
+    text.split('|').map(|part| one_number(part)).fold(0, |a, b| a | b)
 }
 
 fn one_number(text: &str) -> i64 {

@@ -40,10 +40,7 @@ fn main() {
         spawn::main(&all[1..]);
     }
     let mut vars = Vars::new();
-    vars.insert(
-        "ppid".into(),
-        i64::from(std::os::unix::process::parent_id()),
-    );
+    vars.insert("ppid".into(), i64::from(std::os::unix::process::parent_id()));
     vars.insert("pid".into(), i64::from(std::process::id()));
     for op in &all {
         let line = show(&run(op, &mut vars));

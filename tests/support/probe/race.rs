@@ -26,14 +26,57 @@ pub fn string(rest: &str, vars: &Vars) -> Outcome {
             to.store(from, Ordering::Relaxed);
         }
     };
-    race(
-        number(count, vars),
-        op,
-        vars,
-        Some(pointer),
-        &forbidden,
-        swap,
-    )
+    race(number(count, vars), op, vars, Some(pointer), &forbidden, swap)
+}
+
+/// `race-connect N OWN OUTSIDE`: one thread rewrites the socket address in memory between the two
+/// paths, which have the same length, while another connects. Prints how many connections came, and
+/// how many of them went elsewhere than to the socket that is bound as OWN, by its last component.
+pub fn connect(rest: &str, vars: &Vars) -> Outcome {
+    let mut words = rest.split(' ');
+    let [count, own, outside] = [(); 3].map(|()| words.next().unwrap_or_default());
+    assert_eq!(own.len(), outside.len(), "both paths need one length");
+    let mut size = 0;
+    let pointer = crate::args::value(&format!("un:{own}"), vars, &mut size);
+    // SAFETY: as in `string`.
+    let shared = unsafe { std::slice::from_raw_parts((pointer + 2) as *const AtomicU8, own.len()) };
+    let done = AtomicBool::new(false);
+    let (mut connected, mut elsewhere) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut turn = false;
+            while !done.load(Ordering::Relaxed) {
+                turn = !turn;
+                for (to, from) in shared.iter().zip(if turn { outside } else { own }.bytes()) {
+                    to.store(from, Ordering::Relaxed);
+                }
+                for _ in 0..pause(turn) {
+                    std::hint::spin_loop();
+                }
+            }
+        });
+        for _ in 0..number(count, vars) {
+            // SAFETY: plain calls on a descriptor and a buffer of our own.
+            unsafe {
+                let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK;
+                let fd = libc::socket(libc::AF_UNIX, kind, 0);
+                if libc::connect(fd, pointer as *const _, size as u32) == 0 {
+                    let mut peer: libc::sockaddr_un = std::mem::zeroed();
+                    let mut length = size_of_val(&peer) as u32;
+                    libc::getpeername(fd, (&raw mut peer).cast(), &raw mut length);
+                    let name: Vec<u8> = peer.sun_path.iter().map(|c| *c as u8).collect();
+                    connected += 1;
+                    let name = String::from_utf8_lossy(&name);
+                    let last =
+                        name.trim_end_matches('\0').rsplit('/').next() == own.rsplit('/').next();
+                    elsewhere += i64::from(!last);
+                }
+                libc::close(fd);
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    Ok(format!("{connected} {elsewhere}"))
 }
 
 /// `race-link N LINK ALLOWED FORBIDDEN CALL ...`: one thread replaces the symbolic link LINK,
@@ -66,11 +109,7 @@ pub fn exchange(rest: &str, vars: &Vars) -> Outcome {
 
 fn split(rest: &str) -> [&str; 4] {
     let mut parts = rest.splitn(4, ' ');
-    [(); 4].map(|()| {
-        parts
-            .next()
-            .unwrap_or_else(|| crate::args::fail("race: too few words"))
-    })
+    [(); 4].map(|()| parts.next().unwrap_or_else(|| crate::args::fail("race: too few words")))
 }
 
 fn race(
@@ -94,7 +133,7 @@ fn race(
             while !done.load(Ordering::Relaxed) {
                 turn = !turn;
                 swap(turn);
-                for _ in 0..fastrand(turn) {
+                for _ in 0..pause(turn) {
                     std::hint::spin_loop();
                 }
             }
@@ -112,15 +151,11 @@ fn race(
         }
         done.store(true, Ordering::Relaxed);
     });
-    Ok(if opens {
-        format!("{succeeded} {reached}")
-    } else {
-        format!("{succeeded}")
-    })
+    Ok(if opens { format!("{succeeded} {reached}") } else { format!("{succeeded}") })
 }
 
 /// A pause of varying length, so that the swap meets every phase of the call.
-fn fastrand(turn: bool) -> u32 {
+fn pause(turn: bool) -> u32 {
     use std::cell::Cell;
     thread_local!(static SEED: Cell<u32> = const { Cell::new(0x9e37_79b9) });
     SEED.with(|seed| {

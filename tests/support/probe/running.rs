@@ -18,9 +18,7 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars) -> Option<Outcome> {
         "vchild" => in_child(rest, vars, true),
         "thread" => {
             let (mut theirs, op) = (vars.clone(), rest.to_owned());
-            std::thread::spawn(move || run(&op, &mut theirs))
-                .join()
-                .unwrap_or(Ok("panic".into()))
+            std::thread::spawn(move || run(&op, &mut theirs)).join().unwrap_or(Ok("panic".into()))
         }
         "clone" | "clone3" => clone(word, number(rest, vars)),
         "loop" => {
@@ -31,20 +29,14 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars) -> Option<Outcome> {
         "bg" => background(rest, vars),
         "join" => join(&fill(rest, vars), vars),
         "timer" => timer(&fill(rest, vars), vars),
-        "ticked" => Ok(if TICKS.load(Ordering::Relaxed) > 0 {
-            "yes"
-        } else {
-            "no"
-        }
-        .into()),
+        "ticked" => Ok(if TICKS.load(Ordering::Relaxed) > 0 { "yes" } else { "no" }.into()),
         _ => return None,
     })
 }
 
 /// One operation after another, up to the first that fails.
 fn sequence(ops: &str, vars: &mut Vars) -> Outcome {
-    ops.split(" ; ")
-        .try_fold(String::new(), |_, op| run(op, vars))
+    ops.split(" ; ").try_fold(String::new(), |_, op| run(op, vars))
 }
 
 fn in_child(op: &str, vars: &mut Vars, vfork: bool) -> Outcome {
@@ -75,10 +67,7 @@ fn in_child(op: &str, vars: &mut Vars, vfork: bool) -> Outcome {
         if libc::WIFSIGNALED(status) {
             return Ok(format!("killed by {}", libc::WTERMSIG(status)));
         }
-        Ok(format!(
-            "child {}",
-            String::from_utf8_lossy(&line[..size.max(0) as usize])
-        ))
+        Ok(format!("child {}", String::from_utf8_lossy(&line[..size.max(0) as usize])))
     }
 }
 
@@ -96,23 +85,12 @@ fn clone(word: &str, flags: i64) -> Outcome {
     // SAFETY: without CLONE_VM the child has its own memory; it leaves at once.
     unsafe {
         let pid = if word == "clone" {
-            libc::syscall(
-                libc::SYS_clone,
-                flags | i64::from(libc::SIGCHLD),
-                0,
-                0,
-                0,
-                0,
-            )
+            libc::syscall(libc::SYS_clone, flags | i64::from(libc::SIGCHLD), 0, 0, 0, 0)
         } else {
             let mut args = [0_u64; 11]; // struct clone_args: flags first, exit_signal fifth
             args[0] = flags as u64;
             args[4] = libc::SIGCHLD as u64;
-            libc::syscall(
-                libc::SYS_clone3,
-                args.as_ptr(),
-                std::mem::size_of_val(&args),
-            )
+            libc::syscall(libc::SYS_clone3, args.as_ptr(), std::mem::size_of_val(&args))
         };
         match pid {
             -1 => Err(errno()),
@@ -136,10 +114,7 @@ fn repeat(count: i64, op: &str, vars: &Vars) -> BTreeMap<String, u64> {
 }
 
 fn total(seen: &BTreeMap<String, u64>) -> String {
-    seen.iter()
-        .map(|(line, n)| format!("{line}*{n}"))
-        .collect::<Vec<_>>()
-        .join(" ")
+    seen.iter().map(|(line, n)| format!("{line}*{n}")).collect::<Vec<_>>().join(" ")
 }
 
 fn threads(rest: &str, vars: &Vars) -> Outcome {
@@ -174,11 +149,7 @@ fn background(rest: &str, vars: &Vars) -> Outcome {
 }
 
 fn join(name: &str, vars: &mut Vars) -> Outcome {
-    let thread = BACKGROUND
-        .lock()
-        .map_err(|_| -1)?
-        .get_or_insert_default()
-        .remove(name);
+    let thread = BACKGROUND.lock().map_err(|_| -1)?.get_or_insert_default().remove(name);
     let thread = thread.unwrap_or_else(|| fail(&format!("nothing runs as {name}")));
     let (outcome, theirs) = thread.join().map_err(|_| -1)?;
     vars.extend(theirs);
@@ -191,23 +162,13 @@ extern "C" fn tick(_: i32) {
 
 fn timer(text: &str, vars: &Vars) -> Outcome {
     let (every, mode) = text.split_once(' ').unwrap_or((text, ""));
-    let every = libc::timeval {
-        tv_sec: 0,
-        tv_usec: number(every, vars),
-    };
-    let value = libc::itimerval {
-        it_interval: every,
-        it_value: every,
-    };
+    let every = libc::timeval { tv_sec: 0, tv_usec: number(every, vars) };
+    let value = libc::itimerval { it_interval: every, it_value: every };
     // SAFETY: a handler that only adds to an atomic; structs of the right type.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = tick as *const () as usize;
-        action.sa_flags = if mode == "norestart" {
-            0
-        } else {
-            libc::SA_RESTART
-        };
+        action.sa_flags = if mode == "norestart" { 0 } else { libc::SA_RESTART };
         libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
         libc::setitimer(libc::ITIMER_REAL, &raw const value, std::ptr::null_mut());
     }

@@ -21,29 +21,19 @@ use std::os::unix::process::CommandExt;
 
 /// Runs the options and executes the program; never returns.
 pub fn main(all: &[String]) -> ! {
-    let end = all
-        .iter()
-        .position(|a| a == "--")
-        .unwrap_or_else(|| fail("@spawn needs --"));
+    let end = all.iter().position(|a| a == "--").unwrap_or_else(|| fail("@spawn needs --"));
     for option in &all[..end] {
         apply(option);
     }
-    let error = std::process::Command::new(&all[end + 1])
-        .args(&all[end + 2..])
-        .exec();
+    let error = std::process::Command::new(&all[end + 1]).args(&all[end + 2..]).exec();
     fail(&format!("exec {}: {error}", all[end + 1]));
 }
 
 fn apply(option: &str) {
     let none = Vars::new();
-    let digits = option.len()
-        - option
-            .trim_start_matches(|c: char| c.is_ascii_digit())
-            .len();
+    let digits = option.len() - option.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     if digits > 0 {
-        let fd: i32 = option[..digits]
-            .parse()
-            .unwrap_or_else(|_| fail("descriptor"));
+        let fd: i32 = option[..digits].parse().unwrap_or_else(|_| fail("descriptor"));
         return redirect(fd, &option[digits..]);
     }
     let (name, text) = option.split_once('=').unwrap_or((option, ""));
@@ -76,14 +66,9 @@ fn apply(option: &str) {
 
 /// `NAME:N` sets a soft resource limit.
 pub fn limit(text: &str) {
-    let (name, value) = text
-        .split_once(':')
-        .unwrap_or_else(|| fail("rlimit NAME:N"));
+    let (name, value) = text.split_once(':').unwrap_or_else(|| fail("rlimit NAME:N"));
     let which = number(name, &Vars::new()) as u32;
-    let mut now = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both calls get a pointer to a live struct of their type.
     check(unsafe { libc::getrlimit(which, &raw mut now) });
     now.rlim_cur = value.parse().unwrap_or_else(|_| fail("rlimit value"));
@@ -96,9 +81,7 @@ fn redirect(fd: i32, what: &str) {
     let from: OwnedFd = match kind {
         ">" => std::fs::File::create(path).unwrap_or_else(|e| io(e)).into(),
         "<" => std::fs::File::open(path).unwrap_or_else(|e| io(e)).into(),
-        "@" => std::os::unix::net::UnixStream::connect(path)
-            .unwrap_or_else(|e| io(e))
-            .into(),
+        "@" => std::os::unix::net::UnixStream::connect(path).unwrap_or_else(|e| io(e)).into(),
         _ => {
             // SAFETY: closing a number that nothing here owns.
             unsafe { libc::close(fd) };
@@ -120,13 +103,8 @@ fn terminal(path: &str) {
     // SAFETY: plain calls on this process, which is about to exec.
     unsafe {
         check(libc::setsid());
-        let file = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path);
-        let fd = file
-            .unwrap_or_else(|e| fail(&format!("{path}: {e}")))
-            .into_raw_fd();
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(path);
+        let fd = file.unwrap_or_else(|e| fail(&format!("{path}: {e}"))).into_raw_fd();
         check(libc::ioctl(fd, libc::TIOCSCTTY, 0));
         for to in 0..3 {
             check(libc::dup2(fd, to));

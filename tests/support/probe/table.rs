@@ -28,6 +28,7 @@ pub const PRINTS_VALUE: &[&str] = &[
     "readlinkat",
     "copy_file_range",
     "prctl",
+    "landlock_create_ruleset",
 ];
 
 /// The number of a system call.

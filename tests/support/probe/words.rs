@@ -20,7 +20,7 @@
 //! | `handle H M P`, `pvw PID ADDR TEXT` | keeps a file handle; process_vm_writev |
 //! | `nodump $fd` | sets FS_NODUMP_FL beside the flags that are there, by FS_IOC_SETFLAGS |
 //! | `int80 P FLAGS MODE`, `x32 CALL ARGS` | a call through another entry |
-//! | `race-string`, `race-link`, `race-exchange` | see [`crate::race`] |
+//! | `race-string`, `race-connect`, `race-link`, `race-exchange` | see [`crate::race`] |
 
 use crate::args::{self, Call, errno, fail, fill, leak, number};
 use crate::{Outcome, Vars, abi, race, running, spawn};
@@ -58,9 +58,7 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Opti
             Ok(address.to_string())
         }
         "mem" => Ok(memory(rest, vars)),
-        "await" => io(std::io::stdin()
-            .read_to_end(&mut Vec::new())
-            .map(|_| String::new())),
+        "await" => io(std::io::stdin().read_to_end(&mut Vec::new()).map(|_| String::new())),
         "sh" | "bash" => io(shell(word, &text)),
         "run" => io(program(&text)),
         "rlimit" => {
@@ -74,17 +72,14 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Opti
         "nodump" => nodump(number(rest, vars)),
         "int80" => {
             let [path, flags, mode] = three(rest, vars);
-            abi::int80_open(
-                &format!("{path}\0"),
-                number(&flags, vars),
-                number(&mode, vars),
-            )
+            abi::int80_open(&format!("{path}\0"), number(&flags, vars), number(&mode, vars))
         }
         "x32" => {
             let (word, rest) = rest.split_once(' ').unwrap_or((rest, ""));
             abi::x32(Call::parse(word, rest, vars))
         }
         "race-string" => race::string(rest, vars),
+        "race-connect" => race::connect(&text, vars),
         "race-link" => race::link(&text, vars),
         "race-exchange" => race::exchange(&text, vars),
         _ => return None,
@@ -97,12 +92,7 @@ fn io(result: std::io::Result<String>) -> Outcome {
 
 fn three(rest: &str, vars: &Vars) -> [String; 3] {
     let mut parts = rest.splitn(3, ' ');
-    [(); 3].map(|()| {
-        fill(
-            parts.next().unwrap_or_else(|| fail("three words needed")),
-            vars,
-        )
-    })
+    [(); 3].map(|()| fill(parts.next().unwrap_or_else(|| fail("three words needed")), vars))
 }
 
 fn names(path: &str) -> std::io::Result<String> {
@@ -116,13 +106,7 @@ fn names(path: &str) -> std::io::Result<String> {
 
 fn facts(m: &std::fs::Metadata) -> String {
     let size = if m.is_dir() { 0 } else { m.size() };
-    format!(
-        "{:o} {} {} {size} {}",
-        m.mode(),
-        m.uid(),
-        m.gid(),
-        m.nlink()
-    )
+    format!("{:o} {} {} {size} {}", m.mode(), m.uid(), m.gid(), m.nlink())
 }
 
 /// Probed one by one: `/proc` may be masked, and listing it opens a descriptor.
@@ -151,18 +135,14 @@ fn memory(rest: &str, vars: &Vars) -> String {
 }
 
 fn shell(name: &str, text: &str) -> std::io::Result<String> {
-    let output = std::process::Command::new(format!("/bin/{name}"))
-        .args(["-c", text])
-        .output()?;
+    let output = std::process::Command::new(format!("/bin/{name}")).args(["-c", text]).output()?;
     Ok(finished(&output))
 }
 
 fn program(text: &str) -> std::io::Result<String> {
     let mut words = text.split(' ');
     let name = words.next().unwrap_or_default();
-    Ok(finished(
-        &std::process::Command::new(name).args(words).output()?,
-    ))
+    Ok(finished(&std::process::Command::new(name).args(words).output()?))
 }
 
 fn finished(output: &std::process::Output) -> String {
@@ -171,12 +151,7 @@ fn finished(output: &std::process::Output) -> String {
         (Some(code), _) => code.to_string(),
         (None, signal) => format!("signal {}", signal.unwrap_or(0)),
     };
-    format!(
-        "{status} {}",
-        String::from_utf8_lossy(&output.stdout).trim_end()
-    )
-    .trim_end()
-    .into()
+    format!("{status} {}", String::from_utf8_lossy(&output.stdout).trim_end()).trim_end().into()
 }
 
 fn pair(word: &str, rest: &str, vars: &mut Vars) -> Outcome {
@@ -222,25 +197,16 @@ fn send(word: &str, rest: &str, vars: &Vars) -> Outcome {
     let data = leak(text.into_bytes(), &mut length);
     // SAFETY: all zero is a valid msghdr; the buffers live as long as the process.
     let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
-    let mut vector = libc::iovec {
-        iov_base: data as *mut _,
-        iov_len: length,
-    };
+    let mut vector = libc::iovec { iov_base: data as *mut _, iov_len: length };
     message.msg_hdr.msg_name = name as *mut _;
     message.msg_hdr.msg_namelen = size as u32;
     message.msg_hdr.msg_iov = &raw mut vector;
     message.msg_hdr.msg_iovlen = 1;
     let pointer = &raw mut message as i64; // a mmsghdr starts with its msghdr
     let call = if word == "sendmsg" {
-        Call {
-            number: libc::SYS_sendmsg,
-            args: [number(&fd, vars), pointer, 0, 0, 0, 0],
-        }
+        Call { number: libc::SYS_sendmsg, args: [number(&fd, vars), pointer, 0, 0, 0, 0] }
     } else {
-        Call {
-            number: libc::SYS_sendmmsg,
-            args: [number(&fd, vars), pointer, 1, 0, 0, 0],
-        }
+        Call { number: libc::SYS_sendmmsg, args: [number(&fd, vars), pointer, 1, 0, 0, 0] }
     };
     call.make().map(|_| String::new())
 }
@@ -254,9 +220,7 @@ fn nodump(fd: i64) -> Outcome {
     }
     flags |= 0x40;
     let call = format!("{fd} FS_IOC_SETFLAGS i:{flags}");
-    Call::parse("ioctl", &call, &Vars::new())
-        .make()
-        .map(|_| String::new())
+    Call::parse("ioctl", &call, &Vars::new()).make().map(|_| String::new())
 }
 
 fn vm_write(rest: &str, vars: &Vars) -> Outcome {
@@ -264,12 +228,7 @@ fn vm_write(rest: &str, vars: &Vars) -> Outcome {
     let (pid, address) = (number(&pid, vars), number(&address, vars));
     let mut size = 0;
     let ours = leak(text.into_bytes(), &mut size);
-    let vector = |at: i64| {
-        leak(
-            [at.to_ne_bytes(), (size as i64).to_ne_bytes()].concat(),
-            &mut 0,
-        )
-    };
+    let vector = |at: i64| leak([at.to_ne_bytes(), (size as i64).to_ne_bytes()].concat(), &mut 0);
     let call = args::Call {
         number: libc::SYS_process_vm_writev,
         args: [pid, vector(ours), 1, vector(address), 1, 0],
