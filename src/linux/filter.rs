@@ -195,7 +195,11 @@ fn body(decision: &Decision) -> Vec<Instruction> {
                 out.push(statement(BPF_MISC | BPF_TAX, 0));
                 out.push(statement(BPF_LD | BPF_IMM, 1));
                 out.push(statement(BPF_ALU | BPF_LSH | BPF_X, 0));
-                out.push(if inside { jump(BPF_JSET, set, 0, 1) } else { jump(BPF_JSET, set, 1, 0) });
+                out.push(if inside {
+                    jump(BPF_JSET, set, 0, 1)
+                } else {
+                    jump(BPF_JSET, set, 1, 0)
+                });
             }
         }
         out.push(ret(action));
@@ -205,21 +209,11 @@ fn body(decision: &Decision) -> Vec<Instruction> {
 }
 
 fn statement(code: u32, k: u32) -> Instruction {
-    Instruction {
-        code: code as u16,
-        jt: 0,
-        jf: 0,
-        k,
-    }
+    Instruction { code: code as u16, jt: 0, jf: 0, k }
 }
 
 fn jump(test: u32, k: u32, jt: u8, jf: u8) -> Instruction {
-    Instruction {
-        code: (BPF_JMP | test | BPF_K) as u16,
-        jt,
-        jf,
-        k,
-    }
+    Instruction { code: (BPF_JMP | test | BPF_K) as u16, jt, jf, k }
 }
 
 fn ret(action: Action) -> Instruction {
@@ -268,11 +262,7 @@ fn opens(options: Options, list: &mut Vec<Decision>) {
                 (Test::Bits(flags, libc::O_PATH as u32), Action::Allow),
             ];
         }
-        list.push(Decision {
-            nr,
-            cases,
-            otherwise: Action::Notify,
-        });
+        list.push(Decision { nr, cases, otherwise: Action::Notify });
     };
     open(libc::SYS_openat, 2);
     #[cfg(target_arch = "x86_64")]
@@ -284,11 +274,7 @@ fn opens(options: Options, list: &mut Vec<Decision>) {
 }
 
 fn always(list: &mut Vec<Decision>, numbers: &[i64], action: Action) {
-    list.extend(numbers.iter().map(|&nr| Decision {
-        nr,
-        cases: Vec::new(),
-        otherwise: action,
-    }));
+    list.extend(numbers.iter().map(|&nr| Decision { nr, cases: Vec::new(), otherwise: action }));
 }
 
 /// ioctl(2) requests on any descriptor that write to a terminal's input or change a file without
@@ -306,11 +292,7 @@ fn descriptors(list: &mut Vec<Decision>) {
     const FIDEDUPERANGE: u32 = 0xc018_9436;
     let is = |value| Test::Is(1, u32::MAX, value);
     let letter = |letter: u8| Test::Is(1, 0xff00, u32::from(letter) << 8);
-    let mut cases = vec![
-        (is(TIOCSTI), PERM),
-        (is(TIOCLINUX), PERM),
-        (is(TIOCCONS), PERM),
-    ];
+    let mut cases = vec![(is(TIOCSTI), PERM), (is(TIOCLINUX), PERM), (is(TIOCCONS), PERM)];
     // Reading, or writing through a descriptor that is open for writing.
     for allowed in [
         FS_IOC_GETFLAGS,
@@ -327,11 +309,7 @@ fn descriptors(list: &mut Vec<Decision>) {
     for forbidden in [b'f', 0x94, b'X', b'v', 0xf5, b'K'] {
         cases.push((letter(forbidden), PERM));
     }
-    list.push(Decision {
-        nr: libc::SYS_ioctl,
-        cases,
-        otherwise: Action::Allow,
-    });
+    list.push(Decision { nr: libc::SYS_ioctl, cases, otherwise: Action::Allow });
 }
 
 /// `MSG_FASTOPEN` connects from a send, which no connect rule sees.
@@ -340,38 +318,23 @@ const MSG_FASTOPEN: u32 = 0x2000_0000;
 const TYPE: u32 = 0xf;
 
 fn sockets(options: Options, list: &mut Vec<Decision>) {
-    let refused = if options.broker {
-        Action::Notify
-    } else {
-        Action::Errno(libc::EACCES)
-    };
+    let refused = if options.broker { Action::Notify } else { Action::Errno(libc::EACCES) };
     list.push(Decision {
         nr: libc::SYS_socket,
         cases: socket_cases(options, refused),
         otherwise: refused,
     });
     if options.network {
-        for (nr, flags) in [
-            (libc::SYS_sendto, 3),
-            (libc::SYS_sendmsg, 2),
-            (libc::SYS_sendmmsg, 3),
-        ] {
+        for (nr, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)]
+        {
             let cases = vec![(Test::Bits(flags, MSG_FASTOPEN), Action::Errno(libc::EACCES))];
-            list.push(Decision {
-                nr,
-                cases,
-                otherwise: Action::Allow,
-            });
+            list.push(Decision { nr, cases, otherwise: Action::Allow });
         }
     }
     if options.unix_sockets {
         // A datagram socket sends to any address in sendmsg(2), which is never notified.
         let cases = vec![(Test::In(1, TYPE, STREAM | SEQPACKET), Action::Allow)];
-        list.push(Decision {
-            nr: libc::SYS_socketpair,
-            cases,
-            otherwise: refused,
-        });
+        list.push(Decision { nr: libc::SYS_socketpair, cases, otherwise: refused });
     }
     if options.broker && (options.network || options.unix_sockets) {
         always(list, &[libc::SYS_connect, libc::SYS_bind], Action::Notify);
@@ -479,11 +442,7 @@ fn brokered(options: Options, list: &mut Vec<Decision>) {
         Action::Notify,
     );
     if options.reads {
-        always(
-            list,
-            &[libc::SYS_execve, libc::SYS_execveat],
-            Action::Notify,
-        );
+        always(list, &[libc::SYS_execve, libc::SYS_execveat], Action::Notify);
     }
     if options.identity {
         always(
@@ -529,11 +488,7 @@ fn processes(options: Options, list: &mut Vec<Decision>) {
 fn forbidden(list: &mut Vec<Decision>) {
     always(
         list,
-        &[
-            libc::SYS_io_uring_setup,
-            libc::SYS_io_uring_enter,
-            libc::SYS_io_uring_register,
-        ],
+        &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register],
         Action::Errno(libc::ENOSYS),
     );
     always(
@@ -585,11 +540,7 @@ fn forbidden(list: &mut Vec<Decision>) {
         PERM,
     );
     #[cfg(target_arch = "x86_64")]
-    always(
-        list,
-        &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib],
-        PERM,
-    );
+    always(list, &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib], PERM);
 }
 
 #[cfg(test)]
@@ -688,7 +639,8 @@ mod tests {
         let options = |network, unix_sockets| {
             build(Options { broker: true, reads: false, network, unix_sockets, identity: false })
         };
-        let (fenced, unix_only, open) = (options(true, true), options(false, true), options(false, false));
+        let (fenced, unix_only, open) =
+            (options(true, true), options(false, true), options(false, false));
         let cloexec = libc::SOCK_CLOEXEC;
         for (family, kind, protocol, wants) in [
             (libc::AF_UNIX, libc::SOCK_STREAM | cloexec, 0, [allow, allow, allow]),

@@ -51,12 +51,7 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
     let mut found = Vec::new();
     let mut add = |name, message: &str, origin: Option<&Origin>, acceptable| {
         let message = message.to_owned();
-        found.push(Shortfall {
-            name,
-            message,
-            origin: origin.cloned(),
-            acceptable,
-        });
+        found.push(Shortfall { name, message, origin: origin.cloned(), acceptable });
     };
     if host.landlock_abi < OLDEST_ABI {
         let message = "this kernel has no Landlock of ABI 2 or later (Linux 5.19 with \
@@ -69,64 +64,27 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
     }
     if host.landlock_abi < 4 && !policy.network.allow_network && host.nested {
         let message = "inside another sandbox, TCP is held by Landlock alone, which needs ABI 4";
-        add(
-            "tcp",
-            message,
-            policy.network.allow_network_origin.as_ref(),
-            false,
-        );
+        add("tcp", message, policy.network.allow_network_origin.as_ref(), false);
     }
     let network = &policy.network;
     let not_yet = "is not available on Linux in this version";
     let ports = [&network.http_proxy_port, &network.socks_proxy_port];
     for port in ports.into_iter().flatten() {
-        add(
-            "proxy-port",
-            &format!("a proxy port {not_yet}"),
-            Some(&port.origin),
-            true,
-        );
+        add("proxy-port", &format!("a proxy port {not_yet}"), Some(&port.origin), true);
     }
-    for domains in [&network.allowed_domains, &network.denied_domains]
-        .into_iter()
-        .flatten()
-    {
+    for domains in [&network.allowed_domains, &network.denied_domains].into_iter().flatten() {
         for domain in domains {
-            add(
-                "domains",
-                &format!("a domain rule {not_yet}"),
-                Some(&domain.origin),
-                true,
-            );
+            add("domains", &format!("a domain rule {not_yet}"), Some(&domain.origin), true);
         }
     }
-    if let Some(local) = network
-        .allow_local_binding
-        .as_ref()
-        .filter(|local| local.value)
-    {
-        add(
-            "local-binding",
-            &format!("loopback alone {not_yet}"),
-            Some(&local.origin),
-            true,
-        );
+    if let Some(local) = network.allow_local_binding.as_ref().filter(|local| local.value) {
+        add("local-binding", &format!("loopback alone {not_yet}"), Some(&local.origin), true);
     }
     for rule in &network.allow_unix_sockets {
-        add(
-            "unix-sockets",
-            &format!("a socket list {not_yet}"),
-            Some(&rule.origin),
-            true,
-        );
+        add("unix-sockets", &format!("a socket list {not_yet}"), Some(&rule.origin), true);
     }
     for origin in limit_origins(policy) {
-        add(
-            "limits",
-            &format!("a resource limit {not_yet}"),
-            Some(origin),
-            true,
-        );
+        add("limits", &format!("a resource limit {not_yet}"), Some(origin), true);
     }
     found
 }
@@ -145,27 +103,13 @@ fn limit_origins(policy: &ResolvedPolicy) -> impl Iterator<Item = &Origin> {
 
 /// For every line of the plan's policy, who holds it.
 pub(super) fn lines(plan: &Plan) -> Vec<Line> {
-    let mut lines: Vec<Line> = plan
-        .policy
-        .rules
-        .iter()
-        .map(|rule| line(plan, rule))
-        .collect();
+    let mut lines: Vec<Line> = plan.policy.rules.iter().map(|rule| line(plan, rule)).collect();
     let network = &plan.policy.network;
     let mut add = |origin: &Origin, text: &str, held_by, note| {
-        lines.push(Line {
-            origin: origin.clone(),
-            text: text.to_owned(),
-            held_by,
-            note,
-        });
+        lines.push(Line { origin: origin.clone(), text: text.to_owned(), held_by, note });
     };
     if let Some(origin) = &network.allow_network_origin {
-        let text = if network.allow_network {
-            "true"
-        } else {
-            "false"
-        };
+        let text = if network.allow_network { "true" } else { "false" };
         add(origin, text, Holder::Seccomp, None);
     }
     if let Some(all) = &network.allow_all_unix_sockets {
@@ -183,12 +127,7 @@ fn line(plan: &Plan, rule: &Rule) -> Line {
         (Pattern::Name(_), _) => Some("the link itself may not be replaced"),
         _ => None,
     };
-    Line {
-        origin: rule.origin.clone(),
-        text: rule.text.clone(),
-        held_by: holder(plan, rule),
-        note,
-    }
+    Line { origin: rule.origin.clone(), text: rule.text.clone(), held_by: holder(plan, rule), note }
 }
 
 /// A denial is held by Landlock, since nothing that it denies is ever granted; the broker never opens
@@ -204,11 +143,7 @@ fn holder(plan: &Plan, rule: &Rule) -> Holder {
         (Pattern::Subtree(path), Effect::Allow) => {
             let below = format!("{}/", path.trim_end_matches('/'));
             let part = held.iter().any(|grant| grant.starts_with(&below));
-            if part {
-                Holder::LandlockAndBroker
-            } else {
-                Holder::Broker
-            }
+            if part { Holder::LandlockAndBroker } else { Holder::Broker }
         }
         (Pattern::Glob(_) | Pattern::Name(_), Effect::Allow) => Holder::Broker,
     }

@@ -103,18 +103,12 @@ pub fn plan(
             text: "the run's temporary directory".to_owned(),
             origin: Origin::built_in("TMPDIR"),
         };
-        policy
-            .rules
-            .extend([rule(Access::Write), rule(Access::Read)]);
+        policy.rules.extend([rule(Access::Write), rule(Access::Read)]);
     }
     let decider = Decider::new(&policy);
     let reads = policy.restricts_reading();
     let network = !policy.network.allow_network;
-    let unix_sockets = !policy
-        .network
-        .allow_all_unix_sockets
-        .as_ref()
-        .is_some_and(|l| l.value);
+    let unix_sockets = !policy.network.allow_all_unix_sockets.as_ref().is_some_and(|l| l.value);
     let mut budget = CARVE_BUDGET;
     let mut carve = |access| {
         // A denied file with a second name may stand anywhere: the broker knows it by its inode.
@@ -124,11 +118,7 @@ pub fn plan(
         decider.carve(view, access, &mut budget)
     };
     let kernel_write = carve(Access::Write);
-    let kernel_read = if reads {
-        carve(Access::Read)
-    } else {
-        vec!["/".to_owned()]
-    };
+    let kernel_read = if reads { carve(Access::Read) } else { vec!["/".to_owned()] };
     let broker = !host.nested;
     let executing = reads && holds_execution(&decider, &kernel_read, view);
     let inner = Layer {
@@ -173,12 +163,7 @@ impl Plan {
 fn grants(reads: bool, read: &[String], write: &[String]) -> Vec<Grant> {
     let mut grants: Vec<Grant> = write
         .iter()
-        .map(|path| Grant {
-            path: path.clone(),
-            read: false,
-            write: true,
-            names: false,
-        })
+        .map(|path| Grant { path: path.clone(), read: false, write: true, names: false })
         .collect();
     if reads {
         for path in read {
@@ -210,9 +195,7 @@ fn holds_execution(decider: &Decider, granted: &[String], view: &dyn FsView) -> 
             !decider.decide(Access::Read, bytes).is_allowed()
                 || granted.iter().any(|grant| within(directory, grant))
                 || (!decider.decide(Access::Write, bytes).is_allowed()
-                    && view
-                        .list(directory, crate::policy::carve::MAX_ENTRIES)
-                        .is_some())
+                    && view.list(directory, crate::policy::carve::MAX_ENTRIES).is_some())
         })
     })
 }
@@ -226,9 +209,7 @@ fn ancestors(path: &str) -> impl Iterator<Item = &str> {
 
 fn within(path: &str, top: &str) -> bool {
     top == "/"
-        || path
-            .strip_prefix(top)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        || path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Where the broker may have to write for the target: each root of the policy, and around those that
@@ -277,12 +258,7 @@ fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) ->
 }
 
 fn root(path: &str, write: bool) -> Grant {
-    Grant {
-        path: path.to_owned(),
-        read: false,
-        write,
-        names: !write,
-    }
+    Grant { path: path.to_owned(), read: false, write, names: !write }
 }
 
 #[cfg(test)]
