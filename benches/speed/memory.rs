@@ -28,14 +28,7 @@ pub fn group() -> Group {
     ];
     Group {
         rounds: 3,
-        specs: specs
-            .into_iter()
-            .map(|(name, build)| Spec {
-                name,
-                beside: None,
-                build,
-            })
-            .collect(),
+        specs: specs.into_iter().map(|(name, build)| Spec { name, beside: None, build }).collect(),
     }
 }
 
@@ -56,12 +49,7 @@ fn row(
         }?;
         Some(lane(command, lab.speed.clone(), size))
     });
-    Ok(Row {
-        name,
-        unit: Unit::Megabytes,
-        lanes,
-        goals,
-    })
+    Ok(Row { name, unit: Unit::Megabytes, lanes, goals })
 }
 
 /// Starts the load, waits until it says that it is ready, adds up the sandbox's processes, and

@@ -8,7 +8,7 @@
 use super::sys::nr;
 use super::sys::seccomp::Instruction;
 use libc::{
-    BPF_ABS, BPF_ALU, BPF_AND, BPF_IMM, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD,
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_IMM, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD,
     BPF_LSH, BPF_MISC, BPF_RET, BPF_TAX, BPF_W, BPF_X,
 };
 
@@ -54,6 +54,8 @@ impl Action {
 enum Test {
     /// Any of these bits of the low half is set.
     Bits(usize, u32),
+    /// None of these bits of the low half is set.
+    NoBits(usize, u32),
     /// The low half, masked, has this value.
     Is(usize, u32, u32),
     /// The low half, masked, is the number of a bit in this set.
@@ -85,27 +87,84 @@ const X32_BIT: u32 = 0x4000_0000;
 const PERM: Action = Action::Errno(libc::EPERM);
 
 /// Builds the filter.
+///
+/// The first tests are for the opens, the hot system calls. The others are found by binary search:
+/// the kernel runs the program once for every number as it is installed, to learn which are always
+/// allowed, and a list would cost it a thousand steps each.
 pub fn build(options: Options) -> Vec<Instruction> {
     let mut program = vec![
         statement(BPF_LD | BPF_W | BPF_ABS, OFFSET_ARCH),
         jump(BPF_JEQ, AUDIT_ARCH, 1, 0),
         ret(Action::Kill),
         statement(BPF_LD | BPF_W | BPF_ABS, OFFSET_NR),
-        jump(BPF_JGE, X32_BIT, 0, 1),
-        ret(Action::Kill),
     ];
-    for decision in decisions(options) {
-        let block = body(&decision);
-        if block.len() == 1 {
-            program.push(jump(BPF_JEQ, decision.nr as u32, 0, 1));
-        } else {
-            let length = u8::try_from(block.len()).expect("a decision fits a short jump");
-            program.push(jump(BPF_JEQ, decision.nr as u32, 0, length));
-        }
+    let mut hot = Vec::new();
+    opens(options, &mut hot);
+    for decision in &hot {
+        let block = body(decision);
+        program.push(jump(BPF_JEQ, decision.nr as u32, 0, offset(block.len())));
         program.extend(block);
     }
-    program.push(ret(Action::Allow));
+    program.extend([jump(BPF_JGE, X32_BIT, 0, 1), ret(Action::Kill)]);
+    let mut rest = decisions(options);
+    rest.sort_by_key(|decision| decision.nr);
+    program.extend(search(&ranges(rest)));
     program
+}
+
+/// From this number on, up to the next range's, what happens.
+struct Range {
+    from: u32,
+    body: Vec<Instruction>,
+}
+
+/// Every number from 0 on is in one of these; neighbours differ.
+fn ranges(decisions: Vec<Decision>) -> Vec<Range> {
+    let allow = || vec![ret(Action::Allow)];
+    let mut ranges = vec![Range { from: 0, body: allow() }];
+    let mut add = |from: u32, body: Vec<Instruction>| {
+        let last = ranges.last_mut().expect("it starts with one");
+        if last.body == body {
+            return;
+        }
+        if last.from == from {
+            last.body = body;
+        } else {
+            ranges.push(Range { from, body });
+        }
+    };
+    for decision in decisions {
+        let from = decision.nr as u32;
+        add(from, body(&decision));
+        add(from + 1, allow());
+    }
+    ranges
+}
+
+/// Instructions that find the range of the number in the accumulator.
+fn search(ranges: &[Range]) -> Vec<Instruction> {
+    let [_, ..] = ranges else { return Vec::new() };
+    if ranges.len() == 1 {
+        return ranges[0].body.clone();
+    }
+    let (low, high) = ranges.split_at(ranges.len() / 2);
+    let (split, low, high) = (high[0].from, search(low), search(high));
+    let mut out = Vec::with_capacity(low.len() + high.len() + 2);
+    match u8::try_from(low.len()) {
+        Ok(length) => out.push(jump(BPF_JGE, split, length, 0)),
+        // Conditional jumps reach 255 instructions.
+        Err(_) => {
+            out.push(jump(BPF_JGE, split, 0, 1));
+            out.push(statement(BPF_JMP | BPF_JA, low.len() as u32));
+        }
+    }
+    out.extend(low);
+    out.extend(high);
+    out
+}
+
+fn offset(length: usize) -> u8 {
+    u8::try_from(length).expect("a decision fits a short jump")
 }
 
 fn body(decision: &Decision) -> Vec<Instruction> {
@@ -116,6 +175,10 @@ fn body(decision: &Decision) -> Vec<Instruction> {
             Test::Bits(arg, bits) => {
                 out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(arg)));
                 out.push(jump(BPF_JSET, bits, 0, 1));
+            }
+            Test::NoBits(arg, bits) => {
+                out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(arg)));
+                out.push(jump(BPF_JSET, bits, 1, 0));
             }
             Test::Is(arg, mask, value) => {
                 out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(arg)));
@@ -128,7 +191,7 @@ fn body(decision: &Decision) -> Vec<Instruction> {
                 let inside = matches!(test, Test::In(..));
                 out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(arg)));
                 out.push(statement(BPF_ALU | BPF_AND | BPF_K, mask));
-                out.push(jump(BPF_JGE, 32, if inside { 4 } else { 3 }, 0));
+                out.push(jump(BPF_JGE, 32, if inside { 5 } else { 4 }, 0));
                 out.push(statement(BPF_MISC | BPF_TAX, 0));
                 out.push(statement(BPF_LD | BPF_IMM, 1));
                 out.push(statement(BPF_ALU | BPF_LSH | BPF_X, 0));
@@ -146,21 +209,11 @@ fn body(decision: &Decision) -> Vec<Instruction> {
 }
 
 fn statement(code: u32, k: u32) -> Instruction {
-    Instruction {
-        code: code as u16,
-        jt: 0,
-        jf: 0,
-        k,
-    }
+    Instruction { code: code as u16, jt: 0, jf: 0, k }
 }
 
 fn jump(test: u32, k: u32, jt: u8, jf: u8) -> Instruction {
-    Instruction {
-        code: (BPF_JMP | test | BPF_K) as u16,
-        jt,
-        jf,
-        k,
-    }
+    Instruction { code: (BPF_JMP | test | BPF_K) as u16, jt, jf, k }
 }
 
 fn ret(action: Action) -> Instruction {
@@ -182,10 +235,9 @@ const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
 /// `CLONE_NEWTIME`; in clone(2) the bit belongs to the exit signal.
 const NEW_TIME: u32 = 0x80;
 
-/// Every system call that is not simply allowed, the hot ones first.
+/// Every system call beside the opens that is not simply allowed.
 fn decisions(options: Options) -> Vec<Decision> {
     let mut list = Vec::with_capacity(160);
-    opens(options, &mut list);
     descriptors(&mut list);
     sockets(options, &mut list);
     if options.broker {
@@ -206,15 +258,11 @@ fn opens(options: Options, list: &mut Vec<Decision>) {
         if !options.reads {
             // The common case first: no writing flag, two instructions after the load.
             cases = vec![
-                (Test::Is(flags, WRITING, 0), Action::Allow),
+                (Test::NoBits(flags, WRITING), Action::Allow),
                 (Test::Bits(flags, libc::O_PATH as u32), Action::Allow),
             ];
         }
-        list.push(Decision {
-            nr,
-            cases,
-            otherwise: Action::Notify,
-        });
+        list.push(Decision { nr, cases, otherwise: Action::Notify });
     };
     open(libc::SYS_openat, 2);
     #[cfg(target_arch = "x86_64")]
@@ -226,11 +274,7 @@ fn opens(options: Options, list: &mut Vec<Decision>) {
 }
 
 fn always(list: &mut Vec<Decision>, numbers: &[i64], action: Action) {
-    list.extend(numbers.iter().map(|&nr| Decision {
-        nr,
-        cases: Vec::new(),
-        otherwise: action,
-    }));
+    list.extend(numbers.iter().map(|&nr| Decision { nr, cases: Vec::new(), otherwise: action }));
 }
 
 /// ioctl(2) requests on any descriptor that write to a terminal's input or change a file without
@@ -248,11 +292,7 @@ fn descriptors(list: &mut Vec<Decision>) {
     const FIDEDUPERANGE: u32 = 0xc018_9436;
     let is = |value| Test::Is(1, u32::MAX, value);
     let letter = |letter: u8| Test::Is(1, 0xff00, u32::from(letter) << 8);
-    let mut cases = vec![
-        (is(TIOCSTI), PERM),
-        (is(TIOCLINUX), PERM),
-        (is(TIOCCONS), PERM),
-    ];
+    let mut cases = vec![(is(TIOCSTI), PERM), (is(TIOCLINUX), PERM), (is(TIOCCONS), PERM)];
     // Reading, or writing through a descriptor that is open for writing.
     for allowed in [
         FS_IOC_GETFLAGS,
@@ -269,11 +309,7 @@ fn descriptors(list: &mut Vec<Decision>) {
     for forbidden in [b'f', 0x94, b'X', b'v', 0xf5, b'K'] {
         cases.push((letter(forbidden), PERM));
     }
-    list.push(Decision {
-        nr: libc::SYS_ioctl,
-        cases,
-        otherwise: Action::Allow,
-    });
+    list.push(Decision { nr: libc::SYS_ioctl, cases, otherwise: Action::Allow });
 }
 
 /// `MSG_FASTOPEN` connects from a send, which no connect rule sees.
@@ -282,38 +318,23 @@ const MSG_FASTOPEN: u32 = 0x2000_0000;
 const TYPE: u32 = 0xf;
 
 fn sockets(options: Options, list: &mut Vec<Decision>) {
-    let refused = if options.broker {
-        Action::Notify
-    } else {
-        Action::Errno(libc::EACCES)
-    };
+    let refused = if options.broker { Action::Notify } else { Action::Errno(libc::EACCES) };
     list.push(Decision {
         nr: libc::SYS_socket,
         cases: socket_cases(options, refused),
         otherwise: refused,
     });
     if options.network {
-        for (nr, flags) in [
-            (libc::SYS_sendto, 3),
-            (libc::SYS_sendmsg, 2),
-            (libc::SYS_sendmmsg, 3),
-        ] {
+        for (nr, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)]
+        {
             let cases = vec![(Test::Bits(flags, MSG_FASTOPEN), Action::Errno(libc::EACCES))];
-            list.push(Decision {
-                nr,
-                cases,
-                otherwise: Action::Allow,
-            });
+            list.push(Decision { nr, cases, otherwise: Action::Allow });
         }
     }
     if options.unix_sockets {
         // A datagram socket sends to any address in sendmsg(2), which is never notified.
         let cases = vec![(Test::In(1, TYPE, STREAM | SEQPACKET), Action::Allow)];
-        list.push(Decision {
-            nr: libc::SYS_socketpair,
-            cases,
-            otherwise: refused,
-        });
+        list.push(Decision { nr: libc::SYS_socketpair, cases, otherwise: refused });
     }
     if options.broker && (options.network || options.unix_sockets) {
         always(list, &[libc::SYS_connect, libc::SYS_bind], Action::Notify);
@@ -421,11 +442,7 @@ fn brokered(options: Options, list: &mut Vec<Decision>) {
         Action::Notify,
     );
     if options.reads {
-        always(
-            list,
-            &[libc::SYS_execve, libc::SYS_execveat],
-            Action::Notify,
-        );
+        always(list, &[libc::SYS_execve, libc::SYS_execveat], Action::Notify);
     }
     if options.identity {
         always(
@@ -471,11 +488,7 @@ fn processes(options: Options, list: &mut Vec<Decision>) {
 fn forbidden(list: &mut Vec<Decision>) {
     always(
         list,
-        &[
-            libc::SYS_io_uring_setup,
-            libc::SYS_io_uring_enter,
-            libc::SYS_io_uring_register,
-        ],
+        &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register],
         Action::Errno(libc::ENOSYS),
     );
     always(
@@ -527,9 +540,129 @@ fn forbidden(list: &mut Vec<Decision>) {
         PERM,
     );
     #[cfg(target_arch = "x86_64")]
-    always(
-        list,
-        &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib],
-        PERM,
-    );
+    always(list, &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib], PERM);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the program as the kernel's classic BPF does, see linux/filter.h.
+    fn run(program: &[Instruction], arch: u32, nr: u32, args: [u64; 6]) -> u32 {
+        let word = |offset: u32| match offset {
+            OFFSET_NR => nr,
+            OFFSET_ARCH => arch,
+            _ => {
+                let at = (offset - OFFSET_ARGS) as usize;
+                (args[at / 8] >> (8 * (at % 8))) as u32
+            }
+        };
+        let (mut a, mut x, mut at) = (0u32, 0u32, 0usize);
+        loop {
+            let i = program[at];
+            at += 1;
+            let code = u32::from(i.code);
+            let taken = |condition: bool| usize::from(if condition { i.jt } else { i.jf });
+            if code == BPF_LD | BPF_W | BPF_ABS {
+                a = word(i.k);
+            } else if code == BPF_LD | BPF_IMM {
+                a = i.k;
+            } else if code == BPF_MISC | BPF_TAX {
+                x = a;
+            } else if code == BPF_ALU | BPF_AND | BPF_K {
+                a &= i.k;
+            } else if code == BPF_ALU | BPF_LSH | BPF_X {
+                a = a.wrapping_shl(x);
+            } else if code == BPF_JMP | BPF_JA {
+                at += i.k as usize;
+            } else if code == BPF_JMP | BPF_JEQ | BPF_K {
+                at += taken(a == i.k);
+            } else if code == BPF_JMP | BPF_JGE | BPF_K {
+                at += taken(a >= i.k);
+            } else if code == BPF_JMP | BPF_JSET | BPF_K {
+                at += taken(a & i.k != 0);
+            } else if code == BPF_RET | BPF_K {
+                return i.k;
+            } else {
+                panic!("unknown instruction {code:#x}");
+            }
+        }
+    }
+
+    fn all_options() -> impl Iterator<Item = Options> {
+        (0..32u32).map(|bits| Options {
+            broker: bits & 1 != 0,
+            reads: bits & 2 != 0,
+            network: bits & 4 != 0,
+            unix_sockets: bits & 8 != 0,
+            identity: bits & 16 != 0,
+        })
+    }
+
+    #[test]
+    fn the_search_decides_as_the_list_does() {
+        for options in all_options() {
+            let program = build(options);
+            assert!(program.len() < 4096, "{}", program.len());
+            let mut list = decisions(options);
+            opens(options, &mut list);
+            for nr in 0..600u32 {
+                let found: Vec<_> = list.iter().filter(|d| d.nr == i64::from(nr)).collect();
+                assert!(found.len() <= 1, "{nr} is decided twice");
+                for args in [[0; 6], [u64::MAX; 6], [1, 1, 1, 1, 1, 1], [2, 2, 6, 0, 0, 0]] {
+                    let want = match found.first() {
+                        None => libc::SECCOMP_RET_ALLOW,
+                        Some(decision) => run(&body(decision), AUDIT_ARCH, nr, args),
+                    };
+                    assert_eq!(run(&program, AUDIT_ARCH, nr, args), want, "{nr} {args:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_architectures_are_killed() {
+        for options in all_options() {
+            let program = build(options);
+            let kill = libc::SECCOMP_RET_KILL_PROCESS;
+            assert_eq!(run(&program, 0x4000_0003, 5, [0; 6]), kill);
+            for nr in [X32_BIT, X32_BIT + 2, u32::MAX] {
+                assert_eq!(run(&program, AUDIT_ARCH, nr, [0; 6]), kill);
+            }
+        }
+    }
+
+    #[test]
+    fn sockets_are_decided_by_family_type_and_protocol() {
+        let notify = libc::SECCOMP_RET_USER_NOTIF;
+        let allow = libc::SECCOMP_RET_ALLOW;
+        let options = |network, unix_sockets| {
+            build(Options { broker: true, reads: false, network, unix_sockets, identity: false })
+        };
+        let (fenced, unix_only, open) =
+            (options(true, true), options(false, true), options(false, false));
+        let cloexec = libc::SOCK_CLOEXEC;
+        for (family, kind, protocol, wants) in [
+            (libc::AF_UNIX, libc::SOCK_STREAM | cloexec, 0, [allow, allow, allow]),
+            (libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, [allow, allow, allow]),
+            (libc::AF_UNIX, libc::SOCK_DGRAM, 0, [notify, notify, allow]),
+            (libc::AF_INET, libc::SOCK_STREAM, 0, [allow, allow, allow]),
+            (libc::AF_INET6, libc::SOCK_STREAM, 6, [allow, allow, allow]),
+            (libc::AF_INET, libc::SOCK_STREAM, 262, [notify, allow, allow]),
+            (libc::AF_INET, libc::SOCK_STREAM, 132, [notify, allow, allow]),
+            (libc::AF_INET, libc::SOCK_SEQPACKET, 0, [notify, allow, allow]),
+            (libc::AF_INET, libc::SOCK_DGRAM, 0, [notify, allow, allow]),
+            (libc::AF_NETLINK, libc::SOCK_RAW, 0, [allow, allow, allow]),
+            (libc::AF_NETLINK, libc::SOCK_DGRAM, 12, [notify, allow, allow]),
+            (libc::AF_VSOCK, libc::SOCK_STREAM, 0, [notify, notify, notify]),
+            (libc::AF_ALG, libc::SOCK_SEQPACKET, 0, [notify, notify, notify]),
+            (libc::AF_PACKET, libc::SOCK_RAW, 0, [notify, notify, notify]),
+            (4000, libc::SOCK_STREAM, 0, [notify, notify, notify]),
+        ] {
+            let args = [family as u64, kind as u64, protocol, 0, 0, 0];
+            let got = [&fenced, &unix_only, &open]
+                .map(|program| run(program, AUDIT_ARCH, libc::SYS_socket as u32, args));
+            assert_eq!(got, wants, "{family} {kind} {protocol}");
+        }
+    }
 }

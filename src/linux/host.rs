@@ -20,14 +20,11 @@ impl FsView for HostView {
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => Kind::Dir,
-            FileType::RegularFile => Kind::File {
-                links: stat.st_nlink,
-                executable: stat.st_mode & 0o111 != 0,
-            },
+            FileType::RegularFile => {
+                Kind::File { links: stat.st_nlink, executable: stat.st_mode & 0o111 != 0 }
+            }
             FileType::Symlink => match rustix::fs::readlinkat(CWD, path, Vec::new()) {
-                Ok(text) => text
-                    .into_string()
-                    .map_or(Kind::SymlinkNotUtf8, Kind::Symlink),
+                Ok(text) => text.into_string().map_or(Kind::SymlinkNotUtf8, Kind::Symlink),
                 Err(_) => Kind::Absent,
             },
             _ => Kind::Other,
@@ -74,12 +71,7 @@ impl FsView for HostView {
 }
 
 fn open(path: &str, flags: OFlags) -> Option<OwnedFd> {
-    rustix::fs::open(
-        path,
-        flags | OFlags::RDONLY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .ok()
+    rustix::fs::open(path, flags | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 /// Who launches, as a specification says it.
@@ -114,8 +106,5 @@ pub fn support() -> HostSupport {
         abi = sys::landlock_abi();
         nested = abi.is_ok();
     }
-    HostSupport {
-        landlock_abi: abi.unwrap_or(0),
-        nested,
-    }
+    HostSupport { landlock_abi: abi.unwrap_or(0), nested }
 }

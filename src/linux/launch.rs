@@ -62,7 +62,8 @@ pub fn run(job: Job) -> Result<u8, Error> {
     refuse_shortfalls(&plan, &job.accept)?;
 
     // Root keeps the capabilities that work on files and processes of its own.
-    let (_, permitted) = process::capabilities().map_err(|e| setup(Mechanism::Seccomp, "capget", e))?;
+    let (_, permitted) =
+        process::capabilities().map_err(|e| setup(Mechanism::Seccomp, "capget", e))?;
     let keep = permitted & KEEP;
     let inherited = inherited_files(&plan);
     let mut inner = plan.inner.clone();
@@ -103,10 +104,9 @@ pub fn run(job: Job) -> Result<u8, Error> {
         announce: plan.reads,
     };
     let (report, started) = mpsc::channel();
-    thread::Builder::new()
-        .stack_size(START_STACK)
-        .spawn(move || start.run(&report))
-        .map_err(|e| Failure::new(Code::SandboxSetupFailed, format!("cannot start a thread: {e}")))?;
+    thread::Builder::new().stack_size(START_STACK).spawn(move || start.run(&report)).map_err(
+        |e| Failure::new(Code::SandboxSetupFailed, format!("cannot start a thread: {e}")),
+    )?;
     let gone = || Failure::new(Code::InternalError, "the starting thread ended").into();
     let result = match started.recv().map_err(|_| gone()) {
         Ok(Ok(pid)) => signals.supervise(pid),
@@ -164,7 +164,9 @@ impl Start {
             }
         };
         let _ = report.send(Ok(started.pid));
-        if let (Some(broker), Some(listener), false) = (&self.broker, started.listener, self.announce) {
+        if let (Some(broker), Some(listener), false) =
+            (&self.broker, started.listener, self.announce)
+        {
             broker::serve(broker, listener);
         }
         // The program is tied to this thread's life.
@@ -228,11 +230,7 @@ pub(super) fn make_temporary(env: &[OsString]) -> Result<TemporaryDirectory, Fai
     let own = env
         .iter()
         .find_map(|v| v.as_bytes().strip_prefix(b"TMPDIR="))
-        .and_then(|v| {
-            std::str::from_utf8(v)
-                .ok()
-                .filter(|path| path.starts_with('/'))
-        });
+        .and_then(|v| std::str::from_utf8(v).ok().filter(|path| path.starts_with('/')));
     let parents = own.into_iter().chain(["/tmp", "/var/tmp", "/dev/shm"]);
     TemporaryDirectory::make(parents).map_err(|errno| {
         let message =
@@ -260,10 +258,7 @@ pub fn refuse_shortfalls(plan: &Plan, accept: &[String]) -> Result<(), Failure> 
     };
     let mut message = shortfall.message.clone();
     if shortfall.acceptable {
-        message.push_str(&format!(
-            " (to run without it: --accept {})",
-            shortfall.name
-        ));
+        message.push_str(&format!(" (to run without it: --accept {})", shortfall.name));
     }
     let failure = Failure::new(Code::ShortfallRefused, message);
     Err(match &shortfall.origin {
@@ -281,11 +276,9 @@ pub fn refuse_shortfalls(plan: &Plan, accept: &[String]) -> Result<(), Failure> 
 /// open them again by `/dev/stdout` and the like, unless a rule denies them.
 fn inherited_files(plan: &Plan) -> Vec<(plan::Grant, (u64, u64, Access))> {
     let mut found = Vec::new();
-    for (fd, number) in [
-        (rustix::stdio::stdin(), 0),
-        (rustix::stdio::stdout(), 1),
-        (rustix::stdio::stderr(), 2),
-    ] {
+    for (fd, number) in
+        [(rustix::stdio::stdin(), 0), (rustix::stdio::stdout(), 1), (rustix::stdio::stderr(), 2)]
+    {
         let (Ok(stat), Ok(flags)) = (rustix::fs::fstat(fd), rustix::fs::fcntl_getfl(fd)) else {
             continue;
         };
@@ -306,11 +299,7 @@ fn inherited_files(plan: &Plan) -> Vec<(plan::Grant, (u64, u64, Access))> {
                 Access::Read => plan.reads && mode != OFlags::WRONLY,
                 Access::Write => mode == OFlags::WRONLY || mode == OFlags::RDWR,
             };
-            let denied_by_name = plan
-                .decider
-                .decide(access, path.as_bytes())
-                .rule()
-                .is_some();
+            let denied_by_name = plan.decider.decide(access, path.as_bytes()).rule().is_some();
             if wanted && !denied_by_name {
                 let grant = plan::Grant {
                     path: path.clone(),
@@ -363,11 +352,7 @@ fn launch_failure(step: Step, errno: Errno, path: &OsStr) -> Error {
     let what = match step {
         Step::Exec => {
             let program = path.to_string_lossy().into_owned();
-            return Error::Launch {
-                program,
-                errno: name,
-                message: text,
-            };
+            return Error::Launch { program, errno: name, message: text };
         }
         Step::Directory => {
             return Failure::new(
@@ -405,10 +390,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
 
 fn c_string(bytes: &[u8]) -> Result<CString, Failure> {
     CString::new(bytes).map_err(|_| {
-        Failure::new(
-            Code::LaunchFailed,
-            "an argument or a variable contains a NUL character",
-        )
+        Failure::new(Code::LaunchFailed, "an argument or a variable contains a NUL character")
     })
 }
 
@@ -430,17 +412,11 @@ fn look_up(program: &OsStr, env: &[OsString]) -> Result<OsString, Error> {
     if name.contains(&b'/') {
         return Ok(program.to_owned());
     }
-    let path = env
-        .iter()
-        .find_map(|variable| variable.as_bytes().strip_prefix(b"PATH="));
+    let path = env.iter().find_map(|variable| variable.as_bytes().strip_prefix(b"PATH="));
     let mut last = Errno::NOENT;
     // execvp(3)'s default where PATH is not set.
     for directory in path.unwrap_or(b"/bin:/usr/bin").split(|&byte| byte == b':') {
-        let directory = if directory.is_empty() {
-            b"."
-        } else {
-            directory
-        };
+        let directory = if directory.is_empty() { b"." } else { directory };
         let candidate = [directory, b"/", name].concat();
         match rustix::fs::access(candidate.as_slice(), rustix::fs::Access::EXEC_OK) {
             Ok(()) if is_file(&candidate) => return Ok(OsString::from_vec(candidate)),

@@ -37,10 +37,7 @@ impl Signals {
         all.extend([libc::SIGCHLD, process::watcher_signal()]);
         process::adopt_orphans();
         let set = SignalSet::of(&all);
-        Signals {
-            before: set.block(),
-            set,
-        }
+        Signals { before: set.block(), set }
     }
 
     /// The mask before, for the program.

@@ -40,11 +40,7 @@ impl TemporaryDirectory {
             let name = format!("landstrip-{:016x}", u64::from_ne_bytes(random));
             match rustix::fs::mkdirat(&parent, &name, Mode::RWXU) {
                 Ok(()) => {
-                    return Ok(TemporaryDirectory {
-                        parent,
-                        parent_path,
-                        name,
-                    });
+                    return Ok(TemporaryDirectory { parent, parent_path, name });
                 }
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
@@ -159,15 +155,13 @@ mod tests {
             std::fs::create_dir(&deep).unwrap();
             std::fs::write(deep.join("file"), "x").unwrap();
         }
-        std::os::unix::fs::symlink(
-            outer.path().join("neighbour"),
-            Path::new(&path).join("link"),
-        )
-        .unwrap();
+        std::os::unix::fs::symlink(outer.path().join("neighbour"), Path::new(&path).join("link"))
+            .unwrap();
         let locked = Path::new(&path).join("locked");
         std::fs::create_dir(&locked).unwrap();
         std::fs::write(locked.join("f"), "x").unwrap();
-        std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o0)).unwrap();
+        std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o0))
+            .unwrap();
         made.remove();
         assert!(!Path::new(&path).exists());
         assert!(outer.path().join("neighbour").exists());

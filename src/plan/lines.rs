@@ -3,6 +3,7 @@
 use super::{HostSupport, OLDEST_ABI, Plan, SCOPED_ABI};
 use crate::policy::{Access, Effect, Origin, Pattern, ResolvedPolicy, Rule};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// A mechanism that holds a line of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,12 +64,7 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
     let mut found = Vec::new();
     let mut add = |name, message: &str, origin: Option<&Origin>, acceptable| {
         let message = message.to_owned();
-        found.push(Shortfall {
-            name,
-            message,
-            origin: origin.cloned(),
-            acceptable,
-        });
+        found.push(Shortfall { name, message, origin: origin.cloned(), acceptable });
     };
     if host.landlock_abi < OLDEST_ABI {
         let message = "this kernel has no Landlock of ABI 2 or later (Linux 5.19 with \
@@ -81,64 +77,27 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
     }
     if host.landlock_abi < 4 && !policy.network.allow_network && host.nested {
         let message = "inside another sandbox, TCP is held by Landlock alone, which needs ABI 4";
-        add(
-            "tcp",
-            message,
-            policy.network.allow_network_origin.as_ref(),
-            false,
-        );
+        add("tcp", message, policy.network.allow_network_origin.as_ref(), false);
     }
     let network = &policy.network;
     let not_yet = "is not available on Linux in this version";
     let ports = [&network.http_proxy_port, &network.socks_proxy_port];
     for port in ports.into_iter().flatten() {
-        add(
-            "proxy-port",
-            &format!("a proxy port {not_yet}"),
-            Some(&port.origin),
-            true,
-        );
+        add("proxy-port", &format!("a proxy port {not_yet}"), Some(&port.origin), true);
     }
-    for domains in [&network.allowed_domains, &network.denied_domains]
-        .into_iter()
-        .flatten()
-    {
+    for domains in [&network.allowed_domains, &network.denied_domains].into_iter().flatten() {
         for domain in domains {
-            add(
-                "domains",
-                &format!("a domain rule {not_yet}"),
-                Some(&domain.origin),
-                true,
-            );
+            add("domains", &format!("a domain rule {not_yet}"), Some(&domain.origin), true);
         }
     }
-    if let Some(local) = network
-        .allow_local_binding
-        .as_ref()
-        .filter(|local| local.value)
-    {
-        add(
-            "local-binding",
-            &format!("loopback alone {not_yet}"),
-            Some(&local.origin),
-            true,
-        );
+    if let Some(local) = network.allow_local_binding.as_ref().filter(|local| local.value) {
+        add("local-binding", &format!("loopback alone {not_yet}"), Some(&local.origin), true);
     }
     for rule in &network.allow_unix_sockets {
-        add(
-            "unix-sockets",
-            &format!("a socket list {not_yet}"),
-            Some(&rule.origin),
-            true,
-        );
+        add("unix-sockets", &format!("a socket list {not_yet}"), Some(&rule.origin), true);
     }
     for origin in limit_origins(policy) {
-        add(
-            "limits",
-            &format!("a resource limit {not_yet}"),
-            Some(origin),
-            true,
-        );
+        add("limits", &format!("a resource limit {not_yet}"), Some(origin), true);
     }
     found
 }
@@ -157,27 +116,18 @@ fn limit_origins(policy: &ResolvedPolicy) -> impl Iterator<Item = &Origin> {
 
 /// For every line of the plan's policy, who holds it.
 pub(super) fn lines(plan: &Plan) -> Vec<Line> {
-    let mut lines: Vec<Line> = plan
-        .policy
-        .rules
-        .iter()
-        .map(|rule| line(plan, rule))
-        .collect();
+    let granted = Granted {
+        read: plan.kernel_read.iter().map(String::as_str).collect(),
+        write: plan.kernel_write.iter().map(String::as_str).collect(),
+    };
+    let rules = plan.policy.rules.iter();
+    let mut lines: Vec<Line> = rules.map(|rule| line(plan, &granted, rule)).collect();
     let network = &plan.policy.network;
     let mut add = |origin: &Origin, text: &str, held_by, note| {
-        lines.push(Line {
-            origin: origin.clone(),
-            text: text.to_owned(),
-            held_by,
-            note,
-        });
+        lines.push(Line { origin: origin.clone(), text: text.to_owned(), held_by, note });
     };
     if let Some(origin) = &network.allow_network_origin {
-        let text = if network.allow_network {
-            "true"
-        } else {
-            "false"
-        };
+        let text = if network.allow_network { "true" } else { "false" };
         add(origin, text, Holder::Seccomp, None);
     }
     if let Some(all) = &network.allow_all_unix_sockets {
@@ -187,7 +137,13 @@ pub(super) fn lines(plan: &Plan) -> Vec<Line> {
     lines
 }
 
-fn line(plan: &Plan, rule: &Rule) -> Line {
+/// What the kernel grants whole, in order, so that a policy of many lines is looked up quickly.
+struct Granted<'a> {
+    read: BTreeSet<&'a str>,
+    write: BTreeSet<&'a str>,
+}
+
+fn line(plan: &Plan, granted: &Granted<'_>, rule: &Rule) -> Line {
     let note = match (&rule.pattern, rule.effect) {
         (Pattern::Glob(_), Effect::Deny) if rule.access == Access::Read => {
             Some("executing a file that matches is refused by name at the time of the call")
@@ -195,7 +151,7 @@ fn line(plan: &Plan, rule: &Rule) -> Line {
         (Pattern::Name(_), _) => Some("the link itself may not be replaced"),
         _ => None,
     };
-    let (held_by, note) = match holder(plan, rule) {
+    let (held_by, note) = match holder(granted, rule) {
         held_by if plan.broker => (held_by, note),
         Holder::Broker => (Holder::Landlock, Some(NOT_WHOLE)),
         _ => (Holder::Landlock, note),
@@ -209,21 +165,19 @@ const NOT_WHOLE: &str = "inside another sandbox, nothing is granted by this line
 
 /// A denial is held by Landlock, since nothing that it denies is ever granted; the broker never opens
 /// it and reports. A grant is Landlock's where it was granted whole.
-fn holder(plan: &Plan, rule: &Rule) -> Holder {
+fn holder(granted: &Granted<'_>, rule: &Rule) -> Holder {
     let held = match rule.access {
-        Access::Read => &plan.kernel_read,
-        Access::Write => &plan.kernel_write,
+        Access::Read => &granted.read,
+        Access::Write => &granted.write,
     };
     match (&rule.pattern, rule.effect) {
         (_, Effect::Deny) => Holder::LandlockAndBroker,
-        (Pattern::Subtree(path), Effect::Allow) if held.contains(path) => Holder::Landlock,
+        (Pattern::Subtree(path), Effect::Allow) if held.contains(path.as_str()) => Holder::Landlock,
         (Pattern::Subtree(path), Effect::Allow) => {
             let below = format!("{}/", path.trim_end_matches('/'));
-            let part = held.iter().any(|grant| grant.starts_with(&below));
-            if part {
-                Holder::LandlockAndBroker
-            } else {
-                Holder::Broker
+            match held.range(below.as_str()..).next() {
+                Some(grant) if grant.starts_with(&below) => Holder::LandlockAndBroker,
+                _ => Holder::Broker,
             }
         }
         (Pattern::Glob(_) | Pattern::Name(_), Effect::Allow) => Holder::Broker,

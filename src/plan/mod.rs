@@ -9,6 +9,7 @@ mod lines;
 use crate::policy::{Access, Decider, Effect, FsView, Kind, Origin, Pattern, ResolvedPolicy, Rule};
 pub use lines::{Holder, Line, Shortfall};
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// What the running kernel can do, as far as a plan depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -103,18 +104,12 @@ pub fn plan(
             text: "the run's temporary directory".to_owned(),
             origin: Origin::built_in("TMPDIR"),
         };
-        policy
-            .rules
-            .extend([rule(Access::Write), rule(Access::Read)]);
+        policy.rules.extend([rule(Access::Write), rule(Access::Read)]);
     }
     let decider = Decider::new(&policy);
     let reads = policy.restricts_reading();
     let network = !policy.network.allow_network;
-    let unix_sockets = !policy
-        .network
-        .allow_all_unix_sockets
-        .as_ref()
-        .is_some_and(|l| l.value);
+    let unix_sockets = !policy.network.allow_all_unix_sockets.as_ref().is_some_and(|l| l.value);
     let mut budget = CARVE_BUDGET;
     let mut carve = |access| {
         // A denied file with a second name may stand anywhere: the broker knows it by its inode.
@@ -124,11 +119,7 @@ pub fn plan(
         decider.carve(view, access, &mut budget)
     };
     let kernel_write = carve(Access::Write);
-    let kernel_read = if reads {
-        carve(Access::Read)
-    } else {
-        vec!["/".to_owned()]
-    };
+    let kernel_read = if reads { carve(Access::Read) } else { vec!["/".to_owned()] };
     let broker = !host.nested;
     let executing = reads && holds_execution(&decider, &kernel_read, view);
     let inner = Layer {
@@ -173,17 +164,13 @@ impl Plan {
 fn grants(reads: bool, read: &[String], write: &[String]) -> Vec<Grant> {
     let mut grants: Vec<Grant> = write
         .iter()
-        .map(|path| Grant {
-            path: path.clone(),
-            read: false,
-            write: true,
-            names: false,
-        })
+        .map(|path| Grant { path: path.clone(), read: false, write: true, names: false })
         .collect();
     if reads {
+        let written: HashMap<&String, usize> = write.iter().zip(0..).collect();
         for path in read {
-            match grants.iter_mut().find(|grant| grant.path == *path) {
-                Some(grant) => grant.read = true,
+            match written.get(path) {
+                Some(&at) => grants[at].read = true,
                 None => grants.push(Grant {
                     path: path.clone(),
                     read: true,
@@ -210,9 +197,7 @@ fn holds_execution(decider: &Decider, granted: &[String], view: &dyn FsView) -> 
             !decider.decide(Access::Read, bytes).is_allowed()
                 || granted.iter().any(|grant| within(directory, grant))
                 || (!decider.decide(Access::Write, bytes).is_allowed()
-                    && view
-                        .list(directory, crate::policy::carve::MAX_ENTRIES)
-                        .is_some())
+                    && view.list(directory, crate::policy::carve::MAX_ENTRIES).is_some())
         })
     })
 }
@@ -226,9 +211,7 @@ fn ancestors(path: &str) -> impl Iterator<Item = &str> {
 
 fn within(path: &str, top: &str) -> bool {
     top == "/"
-        || path
-            .strip_prefix(top)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        || path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Where the broker may have to write for the target: each root of the policy, and around those that
@@ -238,12 +221,14 @@ fn within(path: &str, top: &str) -> bool {
 /// decides and [`Layer`] `inner` holds.
 fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) -> Vec<Grant> {
     let mut roots: Vec<Grant> = Vec::new();
-    let mut add = |path: &str, write: bool| {
-        match roots.iter_mut().find(|grant| grant.path == path) {
-            Some(grant) if write => *grant = root(path, true),
-            Some(_) => {}
-            None => roots.push(root(path, write)),
-        };
+    let mut known: HashMap<String, usize> = HashMap::new();
+    let mut add = |path: &str, write: bool| match known.get(path) {
+        Some(&at) if write => roots[at] = root(path, true),
+        Some(_) => {}
+        None => {
+            known.insert(path.to_owned(), roots.len());
+            roots.push(root(path, write));
+        }
     };
     for rule in &policy.rules {
         if rule.access != Access::Write || rule.effect != Effect::Allow {
@@ -277,12 +262,7 @@ fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) ->
 }
 
 fn root(path: &str, write: bool) -> Grant {
-    Grant {
-        path: path.to_owned(),
-        read: false,
-        write,
-        names: !write,
-    }
+    Grant { path: path.to_owned(), read: false, write, names: !write }
 }
 
 #[cfg(test)]

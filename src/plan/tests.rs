@@ -1,29 +1,18 @@
 use super::*;
 use crate::policy::{Format, MemoryTree, Place, merge, parse, resolve};
 
-const HOST: HostSupport = HostSupport {
-    landlock_abi: 7,
-    nested: false,
-};
+const HOST: HostSupport = HostSupport { landlock_abi: 7, nested: false };
 
 fn tree() -> MemoryTree {
     let mut tree = MemoryTree::new();
-    tree.dir("/repo/src")
-        .file("/repo/.env", "")
-        .dir("/home/me/.ssh")
-        .dir("/usr/bin")
-        .dir("/tmp");
+    tree.dir("/repo/src").file("/repo/.env", "").dir("/home/me/.ssh").dir("/usr/bin").dir("/tmp");
     tree
 }
 
 fn planned(json: &str) -> Plan {
     let view = tree();
     let policy = merge(vec![parse("p", json.as_bytes(), Format::Json).unwrap()]);
-    let place = Place {
-        cwd: "/repo",
-        home: Some("/home/me"),
-        view: &view,
-    };
+    let place = Place { cwd: "/repo", home: Some("/home/me"), view: &view };
     plan(resolve(&policy, &place).unwrap(), None, &view, HOST)
 }
 
@@ -31,29 +20,16 @@ fn planned(json: &str) -> Plan {
 fn a_root_without_denials_is_the_kernels() {
     let plan = planned(r#"{"filesystem":{"allowWrite":["."]}}"#);
     assert!(plan.kernel_write.contains(&"/repo".to_owned()));
-    assert_eq!(
-        (plan.reads, plan.inner.reading, plan.inner.executing),
-        (false, false, false)
-    );
+    assert_eq!((plan.reads, plan.inner.reading, plan.inner.executing), (false, false, false));
     assert!(plan.shortfalls.is_empty());
 }
 
 #[test]
 fn nothing_denied_is_granted() {
     let plan = planned(r#"{"filesystem":{"allowWrite":["."],"denyWrite":[".env","**/*.pem"]}}"#);
-    assert!(
-        !plan
-            .kernel_write
-            .iter()
-            .any(|path| path.starts_with("/repo"))
-    );
+    assert!(!plan.kernel_write.iter().any(|path| path.starts_with("/repo")));
     // The broker may write there; the outer domain knows no denials.
-    assert!(
-        plan.outer
-            .grants
-            .iter()
-            .any(|grant| grant.path == "/repo" && grant.write)
-    );
+    assert!(plan.outer.grants.iter().any(|grant| grant.path == "/repo" && grant.write));
 }
 
 #[test]
@@ -70,30 +46,17 @@ fn execution_is_the_kernels_only_where_no_new_file_could_be_shut_out() {
 fn a_missing_file_opens_its_directory_to_the_broker_alone() {
     let plan = planned(r#"{"filesystem":{"allowWrite":["/home/me/.cache/x"]}}"#);
     assert!(plan.outer.grants.contains(&root("/home/me", true)));
-    assert!(
-        !plan
-            .kernel_write
-            .iter()
-            .any(|path| path.starts_with("/home"))
-    );
+    assert!(!plan.kernel_write.iter().any(|path| path.starts_with("/home")));
 }
 
 #[test]
 fn shortfalls_name_their_line() {
     let plan = planned("{\"network\":{\n\"httpProxyPort\": 3128}}");
     let shortfall = &plan.shortfalls[0];
-    assert_eq!(
-        (shortfall.name, shortfall.origin.as_ref().unwrap().line),
-        ("proxy-port", 2)
-    );
-    let old = HostSupport {
-        landlock_abi: 4,
-        nested: false,
-    };
-    let names: Vec<_> = lines::shortfalls(&ResolvedPolicy::default(), old)
-        .iter()
-        .map(|s| s.name)
-        .collect();
+    assert_eq!((shortfall.name, shortfall.origin.as_ref().unwrap().line), ("proxy-port", 2));
+    let old = HostSupport { landlock_abi: 4, nested: false };
+    let names: Vec<_> =
+        lines::shortfalls(&ResolvedPolicy::default(), old).iter().map(|s| s.name).collect();
     assert_eq!(names, ["signals"]);
 }
 

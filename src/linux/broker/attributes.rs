@@ -26,11 +26,8 @@ impl Task<'_> {
             return Err(Errno::INVAL);
         }
         let null = self.call.arg(path) == 0;
-        let requested = if null && flags & libc::AT_EMPTY_PATH != 0 {
-            Vec::new()
-        } else {
-            self.path(path)?
-        };
+        let requested =
+            if null && flags & libc::AT_EMPTY_PATH != 0 { Vec::new() } else { self.path(path)? };
         if requested.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
             let object = self.object_of(dirfd)?;
             self.still_waits()?;
@@ -67,10 +64,7 @@ impl Task<'_> {
                 None => rule.map(|rule| Refusal::new(Access::Write, path, &requested, Some(rule))),
             };
             if let Some(refusal) = refusal
-                && !self
-                    .broker
-                    .memory
-                    .owns_file(&rustix::fs::fstat(&object.fd)?)
+                && !self.broker.memory.owns_file(&rustix::fs::fstat(&object.fd)?)
             {
                 return Ok(self.refuse(refusal));
             }
@@ -92,9 +86,7 @@ impl Task<'_> {
                 FileType::Directory => return Err(Errno::ISDIR),
                 _ => return Err(Errno::INVAL),
             }
-            let file = self
-                .broker
-                .reopen(object.fd.as_fd(), OFlags::WRONLY | OFlags::NONBLOCK)?;
+            let file = self.broker.reopen(object.fd.as_fd(), OFlags::WRONLY | OFlags::NONBLOCK)?;
             rustix::fs::ftruncate(&file, length as u64)
         })
     }
@@ -167,14 +159,8 @@ impl Task<'_> {
                 let raw: [u8; 32] = memory::read_array(self.tid(), address)?;
                 let word =
                     |at: usize| i64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight"));
-                let stamp = |at| Timespec {
-                    tv_sec: word(at),
-                    tv_nsec: word(at + 8) as _,
-                };
-                Timestamps {
-                    last_access: stamp(0),
-                    last_modification: stamp(16),
-                }
+                let stamp = |at| Timespec { tv_sec: word(at), tv_nsec: word(at + 8) as _ };
+                Timestamps { last_access: stamp(0), last_modification: stamp(16) }
             }
         };
         let subject = if self.call.arg(1) == 0 {
@@ -200,14 +186,8 @@ impl Task<'_> {
                 if !(0..1_000_000).contains(&word(8)) || !(0..1_000_000).contains(&word(24)) {
                     return Err(Errno::INVAL);
                 }
-                let stamp = |at| Timespec {
-                    tv_sec: word(at),
-                    tv_nsec: word(at + 8) * 1000,
-                };
-                Timestamps {
-                    last_access: stamp(0),
-                    last_modification: stamp(16),
-                }
+                let stamp = |at| Timespec { tv_sec: word(at), tv_nsec: word(at + 8) * 1000 };
+                Timestamps { last_access: stamp(0), last_modification: stamp(16) }
             }
         };
         if self.call.arg(path) == 0 {
@@ -225,14 +205,8 @@ impl Task<'_> {
                 let raw: [u8; 16] = memory::read_array(self.tid(), address)?;
                 let word =
                     |at: usize| i64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight"));
-                let stamp = |at| Timespec {
-                    tv_sec: word(at),
-                    tv_nsec: 0,
-                };
-                Timestamps {
-                    last_access: stamp(0),
-                    last_modification: stamp(8),
-                }
+                let stamp = |at| Timespec { tv_sec: word(at), tv_nsec: 0 };
+                Timestamps { last_access: stamp(0), last_modification: stamp(8) }
             }
         };
         self.set_times(self.subject(libc::AT_FDCWD, 0, 0)?, times)
@@ -248,25 +222,13 @@ impl Task<'_> {
     /// setxattr(2) and lsetxattr(2).
     pub(super) fn set_xattr(&self, follow: bool) -> Result<Answer, Errno> {
         let subject = self.subject(libc::AT_FDCWD, 0, no_follow(follow))?;
-        self.set_xattr_object(
-            subject,
-            1,
-            self.call.arg(2),
-            self.call.arg(3),
-            self.int(4) as u32,
-        )
+        self.set_xattr_object(subject, 1, self.call.arg(2), self.call.arg(3), self.int(4) as u32)
     }
 
     /// fsetxattr(2).
     pub(super) fn fset_xattr(&self) -> Result<Answer, Errno> {
         let subject = self.descriptor_subject()?;
-        self.set_xattr_object(
-            subject,
-            1,
-            self.call.arg(2),
-            self.call.arg(3),
-            self.int(4) as u32,
-        )
+        self.set_xattr_object(subject, 1, self.call.arg(2), self.call.arg(3), self.int(4) as u32)
     }
 
     /// setxattrat(2): `struct xattr_args { u64 value; u32 size; u32 flags; }`.
@@ -296,9 +258,7 @@ impl Task<'_> {
         if flags & !XattrFlags::all().bits() != 0 {
             return Err(Errno::INVAL);
         }
-        let size = usize::try_from(size)
-            .ok()
-            .filter(|&size| size <= XATTR_SIZE_MAX);
+        let size = usize::try_from(size).ok().filter(|&size| size <= XATTR_SIZE_MAX);
         let size = size.ok_or(Errno::TOOBIG)?;
         let name = self.xattr_name(name)?;
         let mut bytes = vec![0; size];
@@ -342,9 +302,7 @@ impl Task<'_> {
         if name == POLICY_ATTRIBUTE {
             return Ok(self.refuse_policy_attribute(&subject));
         }
-        self.change(subject, |object| {
-            rustix::fs::removexattr(own_path(object), name.as_slice())
-        })
+        self.change(subject, |object| rustix::fs::removexattr(own_path(object), name.as_slice()))
     }
 
     fn xattr_name(&self, index: usize) -> Result<Vec<u8>, Errno> {
@@ -385,12 +343,6 @@ fn no_follow(follow: bool) -> i32 {
 }
 
 fn now() -> Timestamps {
-    let stamp = Timespec {
-        tv_sec: 0,
-        tv_nsec: rustix::fs::UTIME_NOW,
-    };
-    Timestamps {
-        last_access: stamp,
-        last_modification: stamp,
-    }
+    let stamp = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+    Timestamps { last_access: stamp, last_modification: stamp }
 }

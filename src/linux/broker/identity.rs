@@ -29,11 +29,7 @@ impl Task<'_> {
     /// off, since a broker that acts for it would undo its domain. A task with a filter of its own
     /// (a nested run of ours) is told apart by [`Task::is_nested`], and may go on.
     pub(super) fn create_ruleset(&self) -> Result<Answer, Errno> {
-        if self.has_own_filter()? {
-            Ok(Answer::Continue)
-        } else {
-            Err(Errno::OPNOTSUPP)
-        }
+        if self.has_own_filter()? { Ok(Answer::Continue) } else { Err(Errno::OPNOTSUPP) }
     }
 
     /// landlock_restrict_self(2), see [`Task::create_ruleset`].
@@ -86,10 +82,6 @@ impl Broker {
         }
         let parent = rustix::fs::fstat(directory)?;
         let shared = parent.st_mode & 0o1000 != 0 && parent.st_mode & 0o022 != 0;
-        if shared && file.st_uid != parent.st_uid {
-            Err(Errno::ACCESS)
-        } else {
-            Ok(())
-        }
+        if shared && file.st_uid != parent.st_uid { Err(Errno::ACCESS) } else { Ok(()) }
     }
 }

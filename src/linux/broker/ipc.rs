@@ -38,13 +38,7 @@ impl Objects {
     /// Whether a name may be made in `directory` although no rule of the policy allows it.
     pub fn may_create(&self, directory: &[u8], verdict: &Verdict<'_>) -> bool {
         self.is_home(directory)
-            && matches!(
-                verdict,
-                Verdict::Deny {
-                    reason: Reason::AllowMiss,
-                    ..
-                }
-            )
+            && matches!(verdict, Verdict::Deny { reason: Reason::AllowMiss, .. })
     }
 
     /// Whether `directory` is where shared memory lives.

@@ -128,10 +128,8 @@ impl Broker {
     pub fn new(config: Config) -> Result<Broker, Errno> {
         let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |path| rustix::fs::open(path, directory, Mode::empty());
-        let linked = config
-            .linked
-            .into_iter()
-            .map(|(dev, ino, access, rule)| ((dev, ino, access), rule));
+        let linked =
+            config.linked.into_iter().map(|(dev, ino, access, rule)| ((dev, ino, access), rule));
         Ok(Broker {
             listener: OnceLock::new(),
             kernel_write: Held::new(&config.kernel_write, &config.decider),
@@ -152,10 +150,7 @@ impl Broker {
             filters: OnceLock::new(),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
-            groups: rustix::process::getgroups()?
-                .iter()
-                .map(|group| group.as_raw())
-                .collect(),
+            groups: rustix::process::getgroups()?.iter().map(|group| group.as_raw()).collect(),
             own_capabilities: config.capabilities,
             memory: ipc::Objects::default(),
             sockets: network::Bound::default(),
@@ -175,10 +170,7 @@ impl Broker {
     }
 
     fn listener(&self) -> BorrowedFd<'_> {
-        self.listener
-            .get()
-            .expect("a worker starts with the listener")
-            .as_fd()
+        self.listener.get().expect("a worker starts with the listener").as_fd()
     }
 
     fn still_valid(&self, id: u64) -> bool {
@@ -195,11 +187,7 @@ impl Broker {
 
     /// The user that this thread now acts as on files.
     fn acting_uid(&self) -> u32 {
-        if self.identity_changed() {
-            identity::fs_uid()
-        } else {
-            self.uid
-        }
+        if self.identity_changed() { identity::fs_uid() } else { self.uid }
     }
 
     /// The path of one of our descriptors.

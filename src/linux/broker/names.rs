@@ -33,11 +33,7 @@ impl Task<'_> {
     ) -> Result<Name, Errno> {
         let requested = self.path(path)?;
         match self.spot(dirfd, &requested, ResolveFlags::empty())? {
-            Last::Spot(spot) => Ok(Name {
-                path: spot.path(),
-                spot,
-                requested,
-            }),
+            Last::Spot(spot) => Ok(Name { path: spot.path(), spot, requested }),
             Last::Dot => Err(dot),
             Last::DotDot => Err(dot_dot),
             Last::Root => Err(root),
@@ -121,14 +117,8 @@ impl Task<'_> {
         }
         self.assume_creator()?;
         let mode = Mode::from_raw_mode(mode as u32 & 0o1777);
-        Ok(rustix::fs::mknodat(
-            &name.spot.dir,
-            name.spot.name.as_slice(),
-            kind,
-            mode,
-            device,
-        )
-        .into())
+        Ok(rustix::fs::mknodat(&name.spot.dir, name.spot.name.as_slice(), kind, mode, device)
+            .into())
     }
 
     /// symlink(2) and symlinkat(2).
@@ -142,21 +132,14 @@ impl Task<'_> {
             return self.deny_new(&name, refusal);
         }
         if let Some(rule) = self.broker.decider.link_name(&name.path) {
-            let refusal = guarded(
-                &name,
-                rule,
-                "a link here would stand for what the rule denies",
-            );
+            let refusal = guarded(&name, rule, "a link here would stand for what the rule denies");
             return self.deny_new(&name, refusal);
         }
         if self.kernel_names(&name.spot) {
             return Ok(Answer::Continue);
         }
         self.assume_creator()?;
-        Ok(
-            rustix::fs::symlinkat(text.as_slice(), &name.spot.dir, name.spot.name.as_slice())
-                .into(),
-        )
+        Ok(rustix::fs::symlinkat(text.as_slice(), &name.spot.dir, name.spot.name.as_slice()).into())
     }
 
     /// link(2) and linkat(2). A new name must not open what the old one does not: the object has to be
@@ -197,13 +180,8 @@ impl Task<'_> {
         self.assume_identity()?;
         let from = super::resolve::fd_name(std::os::fd::AsFd::as_fd(&object.fd));
         let to = name.spot.name.as_slice();
-        let done = rustix::fs::linkat(
-            &broker.own_fds,
-            from,
-            &name.spot.dir,
-            to,
-            AtFlags::SYMLINK_FOLLOW,
-        );
+        let done =
+            rustix::fs::linkat(&broker.own_fds, from, &name.spot.dir, to, AtFlags::SYMLINK_FOLLOW);
         Ok(done.into())
     }
 
@@ -252,11 +230,7 @@ impl Task<'_> {
             return Ok(Answer::Continue);
         }
         self.assume_identity()?;
-        let flags = if directory {
-            AtFlags::REMOVEDIR
-        } else {
-            AtFlags::empty()
-        };
+        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         Ok(rustix::fs::unlinkat(&name.spot.dir, name.spot.name.as_slice(), flags).into())
     }
 
@@ -328,7 +302,8 @@ impl Task<'_> {
         // go with an object, and a readable one would stay so, with all that comes to be in it.
         for name in [from, to] {
             let verdict = self.broker.decide(Access::Read, &name.path);
-            if let Some(refusal) = Refusal::of(&verdict, Access::Read, &name.path, &name.requested) {
+            if let Some(refusal) = Refusal::of(&verdict, Access::Read, &name.path, &name.requested)
+            {
                 return Ok(Some(self.refuse(refusal)));
             }
         }
@@ -343,12 +318,9 @@ impl Task<'_> {
         }
         let decider = &self.broker.decider;
         let guard = match kind {
-            FileType::Directory => decider.directory_move(&from.path, &to.path).map(|rule| {
-                (
-                    rule,
-                    "moving this directory would move what the rule is about",
-                )
-            }),
+            FileType::Directory => decider
+                .directory_move(&from.path, &to.path)
+                .map(|rule| (rule, "moving this directory would move what the rule is about")),
             FileType::Symlink => decider
                 .link_name(&to.path)
                 .map(|rule| (rule, "a link here would stand for what the rule denies")),

@@ -37,17 +37,11 @@ enum Name {
 
 impl Bound {
     fn contains(&self, name: &Name) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(name)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
     }
 
     fn insert(&self, name: Name) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(name);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
     }
 
     fn is_full(&self) -> bool {
@@ -59,12 +53,7 @@ fn inode(directory: impl AsFd, name: &[u8]) -> Result<Name, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
     let stat = rustix::fs::statx(directory, name, flags, StatxFlags::INO | StatxFlags::BTIME)?;
     let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
-    Ok(Name::Inode(
-        device,
-        stat.stx_ino,
-        stat.stx_btime.tv_sec,
-        stat.stx_btime.tv_nsec,
-    ))
+    Ok(Name::Inode(device, stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec))
 }
 
 /// An address of the Unix family.
@@ -79,10 +68,7 @@ fn unix_address(address: &[u8]) -> UnixAddress<'_> {
         None | Some([]) => UnixAddress::Unnamed,
         Some(name @ [0, ..]) => UnixAddress::Abstract(name),
         Some(path) => {
-            let end = path
-                .iter()
-                .position(|&byte| byte == 0)
-                .unwrap_or(path.len());
+            let end = path.iter().position(|&byte| byte == 0).unwrap_or(path.len());
             UnixAddress::Path(&path[..end])
         }
     }
@@ -155,12 +141,7 @@ impl Task<'_> {
             Err(Errno::PERM | Errno::NOSYS) => {
                 self.still_waits()?;
                 let why = "sockets of the target cannot be reached here (pidfd_getfd is refused)";
-                Ok(Err(self.refuse_network(
-                    operation,
-                    describe(&address),
-                    None,
-                    Some(why),
-                )))
+                Ok(Err(self.refuse_network(operation, describe(&address), None, Some(why))))
             }
             Err(errno) => Err(errno),
         }
@@ -299,9 +280,7 @@ impl Task<'_> {
 }
 
 fn family(address: &[u8]) -> i32 {
-    address
-        .first_chunk()
-        .map_or(-1, |&bytes| i32::from(u16::from_ne_bytes(bytes)))
+    address.first_chunk().map_or(-1, |&bytes| i32::from(u16::from_ne_bytes(bytes)))
 }
 
 /// `path`, at most 107 bytes, as a Unix socket address.
@@ -314,11 +293,7 @@ fn to_unix(path: &[u8]) -> Vec<u8> {
 
 /// An address for a reader: `1.2.3.4:80`, `[::1]:80`, a path, or `@abstract`.
 fn describe(address: &[u8]) -> String {
-    let port = || {
-        address
-            .get(2..4)
-            .map_or(0, |p| u16::from_be_bytes([p[0], p[1]]))
-    };
+    let port = || address.get(2..4).map_or(0, |p| u16::from_be_bytes([p[0], p[1]]));
     match family(address) {
         libc::AF_INET if address.len() >= 8 => {
             let octets: [u8; 4] = address[4..8].try_into().expect("four bytes");

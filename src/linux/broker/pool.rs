@@ -94,20 +94,13 @@ fn add_worker(broker: &Arc<Broker>) {
     let slot = Arc::new(Slot::default());
     let (ours, theirs) = (Arc::clone(broker), Arc::clone(&slot));
     // Without another thread, the calls wait until one that is held up comes back.
-    if thread::Builder::new()
-        .stack_size(STACK)
-        .spawn(move || work(&ours, &theirs))
-        .is_ok()
-    {
+    if thread::Builder::new().stack_size(STACK).spawn(move || work(&ours, &theirs)).is_ok() {
         broker.pool.slots().push(slot);
     }
 }
 
 fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
-    slot.tid.store(
-        rustix::thread::gettid().as_raw_nonzero().get(),
-        Ordering::Release,
-    );
+    slot.tid.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Release);
     // A mask and a working directory of this thread's own, and no more capabilities than it needs.
     let ready = process::own_file_context().is_ok()
         && process::set_capabilities(broker.own_capabilities, broker.own_capabilities).is_ok();
@@ -137,20 +130,14 @@ fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
         serve_call(&Task { broker, call }, slot);
         slot.phase.fetch_add(1, Ordering::AcqRel);
     }
-    broker
-        .pool
-        .slots()
-        .retain(|other| !Arc::ptr_eq(other, slot));
+    broker.pool.slots().retain(|other| !Arc::ptr_eq(other, slot));
 }
 
 /// Whether any task is left that could send a notification.
 fn alive(broker: &Broker) -> bool {
     let listener = broker.listener();
     let mut fds = [PollFd::new(&listener, PollFlags::IN)];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let _ = poll(&mut fds, Some(&now));
     !fds[0].revents().contains(PollFlags::HUP)
 }
@@ -241,9 +228,7 @@ fn watch(broker: &Arc<Broker>) {
     }
     drop(slots);
     let manager = Arc::clone(broker);
-    let started = thread::Builder::new()
-        .stack_size(STACK)
-        .spawn(move || manage(&manager));
+    let started = thread::Builder::new().stack_size(STACK).spawn(move || manage(&manager));
     if started.is_err() {
         pool.started.store(false, Ordering::Release);
         pool.watching.store(false, Ordering::Release);
@@ -275,26 +260,17 @@ fn manage(broker: &Arc<Broker>) {
         if slots.len() < MOST && (free == 0 || (queued && free < cpus)) {
             add_worker(broker);
         }
-        last.idle = if !queued && free > 1 {
-            last.idle + 1
-        } else {
-            0
-        };
+        last.idle = if !queued && free > 1 { last.idle + 1 } else { 0 };
         if last.idle > PATIENCE {
             last.idle = 0;
             dismiss(&slots);
         }
         let calls = pool.calls.load(Ordering::Acquire);
-        last.quiet = if calls == last.calls && held_up.is_empty() && free <= 1 {
-            last.quiet + 1
-        } else {
-            0
-        };
+        last.quiet =
+            if calls == last.calls && held_up.is_empty() && free <= 1 { last.quiet + 1 } else { 0 };
         last.calls = calls;
-        last.phases = slots
-            .iter()
-            .map(|s| (Arc::clone(s), s.phase.load(Ordering::Acquire)))
-            .collect();
+        last.phases =
+            slots.iter().map(|s| (Arc::clone(s), s.phase.load(Ordering::Acquire))).collect();
         if last.quiet > QUIET {
             last.quiet = 0;
             let mut guard = pool.slots();
@@ -303,10 +279,7 @@ fn manage(broker: &Arc<Broker>) {
             while !pool.watching.load(Ordering::Acquire)
                 && pool.calls.load(Ordering::Acquire) == last.calls
             {
-                guard = pool
-                    .wake
-                    .wait(guard)
-                    .unwrap_or_else(PoisonError::into_inner);
+                guard = pool.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
             }
             pool.watching.store(true, Ordering::Release);
         }
@@ -317,11 +290,7 @@ impl Look {
     /// Whether the worker is in the same call as at the last look.
     fn is_held_up(&self, slot: &Arc<Slot>) -> bool {
         let phase = slot.phase.load(Ordering::Acquire);
-        phase % 2 == 1
-            && self
-                .phases
-                .iter()
-                .any(|(s, p)| Arc::ptr_eq(s, slot) && *p == phase)
+        phase % 2 == 1 && self.phases.iter().any(|(s, p)| Arc::ptr_eq(s, slot) && *p == phase)
     }
 }
 
@@ -329,10 +298,7 @@ impl Look {
 fn queue(broker: &Broker) -> bool {
     let listener = broker.listener();
     let mut fds = [PollFd::new(&listener, PollFlags::IN)];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut fds, Some(&now)), Ok(1)) && fds[0].revents().contains(PollFlags::IN)
 }
 
@@ -355,7 +321,8 @@ fn has_signal(broker: &Broker, tid: i32) -> bool {
 /// Ends one worker that waits for a call.
 fn dismiss(slots: &[Arc<Slot>]) {
     let idle = |slot: &&Arc<Slot>| {
-        slot.phase.load(Ordering::Acquire).is_multiple_of(2) && !slot.dismissed.load(Ordering::Acquire)
+        slot.phase.load(Ordering::Acquire).is_multiple_of(2)
+            && !slot.dismissed.load(Ordering::Acquire)
     };
     // Never the first: somebody has to stay.
     if let Some(slot) = slots.iter().skip(1).rfind(idle) {

@@ -119,11 +119,7 @@ impl<'a> Refusal<'a> {
             requested,
             flags: Vec::new(),
             rule,
-            reason: if rule.is_some() {
-                trap::Reason::DenyMatch
-            } else {
-                trap::Reason::AllowMiss
-            },
+            reason: if rule.is_some() { trap::Reason::DenyMatch } else { trap::Reason::AllowMiss },
             message: None,
         }
     }
@@ -251,11 +247,7 @@ impl Task<'_> {
             let text = rustix::fs::readlinkat(&self.broker.proc, link, Vec::new());
             text.map(|text| lossy(text.as_bytes())).unwrap_or_default()
         };
-        Process {
-            pid: self.tid(),
-            exe: link("exe"),
-            cwd: link("cwd"),
-        }
+        Process { pid: self.tid(), exe: link("exe"), cwd: link("cwd") }
     }
 }
 

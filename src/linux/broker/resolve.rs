@@ -119,11 +119,7 @@ impl Task<'_> {
             return Err(Errno::NOENT);
         }
         let base = Base::of(self, dirfd, path, resolve)?;
-        let flags = if follow {
-            FIND
-        } else {
-            FIND | OFlags::NOFOLLOW
-        };
+        let flags = if follow { FIND } else { FIND | OFlags::NOFOLLOW };
         find(self, &base, path, flags, resolve)
     }
 
@@ -159,10 +155,7 @@ impl Task<'_> {
     pub fn object_at(&self, spot: &Spot) -> Result<Object, Errno> {
         let flags = FIND | OFlags::NOFOLLOW;
         let fd = rustix::fs::openat(&spot.dir, spot.bare_name(), flags, Mode::empty())?;
-        Ok(Object {
-            fd,
-            path: spot.path(),
-        })
+        Ok(Object { fd, path: spot.path() })
     }
 
     /// Resolves `path`, the text of a symbolic link found at `at`, as [`Task::spot`] does.
@@ -174,11 +167,7 @@ impl Task<'_> {
         if path.is_empty() {
             return Err(Errno::NOENT);
         }
-        let base = if path[0] == b'/' {
-            Base::Root(&self.broker.root)
-        } else {
-            Base::Spot(at)
-        };
+        let base = if path[0] == b'/' { Base::Root(&self.broker.root) } else { Base::Spot(at) };
         spot(self, &base, path, ResolveFlags::empty())
     }
 }
@@ -238,17 +227,11 @@ fn spot(
     path: &[u8],
     resolve: ResolveFlags,
 ) -> Result<Last, Errno> {
-    let end = path
-        .iter()
-        .rposition(|&byte| byte != b'/')
-        .map_or(0, |last| last + 1);
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
     if end == 0 {
         return Ok(Last::Root);
     }
-    let start = path[..end]
-        .iter()
-        .rposition(|&byte| byte == b'/')
-        .map_or(0, |slash| slash + 1);
+    let start = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let name = &path[start..end];
     let directory = match &path[..start] {
         b"" => &b"."[..],
@@ -358,12 +341,8 @@ fn walk(
     let mut links = 0;
     while let Some(name) = rest.pop() {
         let last = rest.is_empty();
-        let next = rustix::fs::openat(
-            &here,
-            name.as_slice(),
-            FIND | OFlags::NOFOLLOW,
-            Mode::empty(),
-        )?;
+        let next =
+            rustix::fs::openat(&here, name.as_slice(), FIND | OFlags::NOFOLLOW, Mode::empty())?;
         let stat = rustix::fs::fstat(&next)?;
         if file_type(&stat) != FileType::Symlink || (last && !follow && !trailing_slash) {
             here = next;

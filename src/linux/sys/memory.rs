@@ -8,14 +8,8 @@ use super::{Errno, check};
 ///
 /// `EFAULT` when nothing is readable there, `EPERM` when the target may not be inspected.
 pub fn read(tid: i32, address: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
-    let local = libc::iovec {
-        iov_base: buffer.as_mut_ptr().cast(),
-        iov_len: buffer.len(),
-    };
-    let remote = libc::iovec {
-        iov_base: address as *mut libc::c_void,
-        iov_len: buffer.len(),
-    };
+    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buffer.len() };
     // SAFETY: `local` covers `buffer`; the remote range is only read, and checked by the kernel.
     check(unsafe {
         libc::syscall(

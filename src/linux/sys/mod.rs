@@ -16,9 +16,7 @@ pub use rustix::io::Errno;
 fn check(value: libc::c_long) -> Result<usize, Errno> {
     if value < 0 {
         // errno is the calling thread's own, set by the call that just failed.
-        let code = std::io::Error::last_os_error()
-            .raw_os_error()
-            .unwrap_or(libc::EIO);
+        let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
         return Err(Errno::from_raw_os_error(code));
     }
     Ok(value as usize)
@@ -45,12 +43,7 @@ pub fn landlock_abi() -> Result<u32, Errno> {
     const VERSION: u32 = 1;
     // SAFETY: asking for the version takes no pointer.
     let abi = unsafe {
-        libc::syscall(
-            libc::SYS_landlock_create_ruleset,
-            std::ptr::null::<u8>(),
-            0usize,
-            VERSION,
-        )
+        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION)
     };
     check(abi).map(|abi| abi as u32)
 }

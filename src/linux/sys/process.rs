@@ -67,15 +67,8 @@ unsafe impl Send for CStrings {}
 impl CStrings {
     /// Builds the table.
     pub fn new(strings: Vec<CString>) -> CStrings {
-        let pointers = strings
-            .iter()
-            .map(|s| s.as_ptr())
-            .chain([std::ptr::null()])
-            .collect();
-        CStrings {
-            _strings: strings,
-            pointers,
-        }
+        let pointers = strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect();
+        CStrings { _strings: strings, pointers }
     }
 }
 
@@ -193,11 +186,7 @@ pub fn spawn(launch: &Launch<'_>) -> Result<Started, (Step, Errno)> {
 }
 
 pub(super) fn last_errno() -> Errno {
-    Errno::from_raw_os_error(
-        std::io::Error::last_os_error()
-            .raw_os_error()
-            .unwrap_or(libc::EIO),
-    )
+    Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
 extern "C" fn target_main(argument: *mut c_void) -> c_int {
@@ -210,11 +199,7 @@ extern "C" fn target_main(argument: *mut c_void) -> c_int {
 }
 
 /// The launch, one kernel step after the other; returns only on failure.
-fn become_target(
-    launch: &Launch<'_>,
-    parent: i32,
-    listener: &mut Option<RawFd>,
-) -> (Step, Errno) {
+fn become_target(launch: &Launch<'_>, parent: i32, listener: &mut Option<RawFd>) -> (Step, Errno) {
     macro_rules! step {
         ($step:expr, $call:expr) => {
             if let Err(errno) = check($call as libc::c_long) {
@@ -240,7 +225,10 @@ fn become_target(
             Step::Landlock,
             libc::syscall(libc::SYS_landlock_restrict_self, launch.ruleset.as_raw_fd(), 0)
         );
-        libc::signal(libc::SIGPIPE, if launch.ignore_sigpipe { libc::SIG_IGN } else { libc::SIG_DFL });
+        libc::signal(
+            libc::SIGPIPE,
+            if launch.ignore_sigpipe { libc::SIG_IGN } else { libc::SIG_DFL },
+        );
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const launch.mask.0, std::ptr::null_mut());
         // From here on, system calls may wait for the broker; the ones below are not notified.
         if !launch.listener {
@@ -331,11 +319,7 @@ pub fn set_fs_identity(uid: u32, gid: u32, groups: Option<&[u32]>) -> Result<(),
             libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32,
             libc::syscall(libc::SYS_setfsgid, u32::MAX) as u32,
         );
-        if now != (uid, gid) {
-            Err(Errno::PERM)
-        } else {
-            Ok(())
-        }
+        if now != (uid, gid) { Err(Errno::PERM) } else { Ok(()) }
     }
 }
 
@@ -516,9 +500,7 @@ pub fn wait_any(block: bool) -> Result<Option<(i32, Change)>, Errno> {
     let flags = libc::WUNTRACED | libc::WCONTINUED | if block { 0 } else { libc::WNOHANG };
     let mut status = 0;
     // SAFETY: `status` is writable.
-    let pid = check(i64::from(unsafe {
-        libc::waitpid(-1, &raw mut status, flags)
-    }))? as i32;
+    let pid = check(i64::from(unsafe { libc::waitpid(-1, &raw mut status, flags) }))? as i32;
     if pid == 0 {
         return Ok(None);
     }
@@ -616,4 +598,17 @@ pub fn announced_listener(pipe: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
     // the program runs, and the program cannot run before somebody serves this listener.
     let listener = unsafe { BorrowedFd::borrow_raw(RawFd::from_ne_bytes(number)) };
     rustix::io::fcntl_dupfd_cloexec(listener, 3).map(Some)
+}
+
+/// Opens `/dev/null` for each of the first three descriptors that is closed, so that none of ours
+/// takes its place and reaches the program as its standard input or output.
+pub fn fill_stdio() {
+    for fd in 0..3 {
+        // SAFETY: by-value calls and a constant path; the lowest free number is `fd`.
+        unsafe {
+            if libc::fcntl(fd, libc::F_GETFD) < 0 {
+                libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+            }
+        }
+    }
 }

@@ -64,18 +64,10 @@ pub fn install_plain(filter: &[Instruction]) -> Result<(), Errno> {
 }
 
 fn install(filter: &[Instruction], flags: libc::c_ulong) -> Result<usize, Errno> {
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_ptr().cast_mut(),
-    };
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
     // SAFETY: `program` points at `filter`, which outlives the call; the kernel only reads it.
     check(unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            flags,
-            &raw const program,
-        )
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
     })
 }
 
@@ -134,15 +126,7 @@ fn send(listener: BorrowedFd<'_>, mut response: libc::seccomp_notif_resp) -> Res
 ///
 /// `ENOENT` when the target no longer waits.
 pub fn answer_value(listener: BorrowedFd<'_>, id: u64, value: i64) -> Result<(), Errno> {
-    send(
-        listener,
-        libc::seccomp_notif_resp {
-            id,
-            val: value,
-            error: 0,
-            flags: 0,
-        },
-    )
+    send(listener, libc::seccomp_notif_resp { id, val: value, error: 0, flags: 0 })
 }
 
 /// Answers with the error `errno`, a positive number that may be kernel-internal (`ERESTARTSYS`).
@@ -151,15 +135,7 @@ pub fn answer_value(listener: BorrowedFd<'_>, id: u64, value: i64) -> Result<(),
 ///
 /// `ENOENT` when the target no longer waits.
 pub fn answer_error(listener: BorrowedFd<'_>, id: u64, errno: i32) -> Result<(), Errno> {
-    send(
-        listener,
-        libc::seccomp_notif_resp {
-            id,
-            val: 0,
-            error: -errno,
-            flags: 0,
-        },
-    )
+    send(listener, libc::seccomp_notif_resp { id, val: 0, error: -errno, flags: 0 })
 }
 
 /// Lets the kernel run the system call as the target now has it in registers and memory.
@@ -168,15 +144,7 @@ pub fn answer_error(listener: BorrowedFd<'_>, id: u64, errno: i32) -> Result<(),
 ///
 /// `ENOENT` when the target no longer waits.
 pub fn answer_continue(listener: BorrowedFd<'_>, id: u64) -> Result<(), Errno> {
-    send(
-        listener,
-        libc::seccomp_notif_resp {
-            id,
-            val: 0,
-            error: 0,
-            flags: FLAG_CONTINUE,
-        },
-    )
+    send(listener, libc::seccomp_notif_resp { id, val: 0, error: 0, flags: FLAG_CONTINUE })
 }
 
 /// Puts a copy of `fd` into the target and returns its number there.
@@ -217,10 +185,5 @@ pub fn add_fd(
 pub fn mark_self() -> Result<(), Errno> {
     rustix::thread::set_no_new_privs(true)?;
     let allow = libc::BPF_RET | libc::BPF_K;
-    install_plain(&[Instruction {
-        code: allow as u16,
-        jt: 0,
-        jf: 0,
-        k: libc::SECCOMP_RET_ALLOW,
-    }])
+    install_plain(&[Instruction { code: allow as u16, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW }])
 }

@@ -24,12 +24,7 @@ pub fn bind(socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
 fn with_address(call: libc::c_long, socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
     // SAFETY: the kernel copies `address.len()` bytes and parses them itself.
     check(unsafe {
-        libc::syscall(
-            call,
-            socket.as_fd().as_raw_fd(),
-            address.as_ptr(),
-            address.len(),
-        )
+        libc::syscall(call, socket.as_fd().as_raw_fd(), address.as_ptr(), address.len())
     })
     .map(|_| ())
 }
@@ -44,14 +39,8 @@ pub fn own_abstract_name(socket: &OwnedFd) -> Result<Option<Vec<u8>>, Errno> {
     let mut length = address.len() as libc::socklen_t;
     // SAFETY: `address` has room for `length` bytes.
     check(i64::from(unsafe {
-        libc::getsockname(
-            socket.as_raw_fd(),
-            address.as_mut_ptr().cast(),
-            &raw mut length,
-        )
+        libc::getsockname(socket.as_raw_fd(), address.as_mut_ptr().cast(), &raw mut length)
     }))?;
-    let name = address
-        .get(2..(length as usize).min(address.len()))
-        .unwrap_or_default();
+    let name = address.get(2..(length as usize).min(address.len())).unwrap_or_default();
     Ok((name.first() == Some(&0)).then(|| name.to_vec()))
 }
