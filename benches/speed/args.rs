@@ -43,9 +43,7 @@ pub fn parse(words: &[String]) -> Result<Args, String> {
             "--rounds" => {
                 let number = words.next().and_then(|word| word.parse().ok());
                 args.rounds = Some(
-                    number
-                        .filter(|&number| number > 0)
-                        .ok_or("--rounds takes a number above 0")?,
+                    number.filter(|&number| number > 0).ok_or("--rounds takes a number above 0")?,
                 );
             }
             option if option.starts_with('-') => return Err(format!("unknown option {option}")),

@@ -128,22 +128,14 @@ impl Tools {
         }
         let job = Job::new(workspace, ["/bin/sh", "-c", "echo inside; : >\"$0\""]);
         let target = outside.join("control");
-        let job = Job {
-            argv: job
-                .argv
-                .into_iter()
-                .chain([target.clone().into()])
-                .collect(),
-            ..job
-        };
+        let job =
+            Job { argv: job.argv.into_iter().chain([target.clone().into()]).collect(), ..job };
         for contender in [Contender::Bubblewrap, Contender::Landstrip] {
             let Some(command) = tools.command(contender, &job) else {
                 continue;
             };
             if let Err(reason) = control(command, &target) {
-                tools
-                    .left_out
-                    .push(format!("{}: {reason}", contender.name()));
+                tools.left_out.push(format!("{}: {reason}", contender.name()));
                 match contender {
                     Contender::Bubblewrap => tools.bubblewrap = None,
                     _ => tools.landstrip = None,

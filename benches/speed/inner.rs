@@ -105,14 +105,12 @@ fn opens(path: &str, flags: OFlags, count: u32) -> io::Result<()> {
     })
 }
 
-/// Makes the file `path`, so that it is younger than the sandbox, then opens and closes it.
+/// Makes the file `path`, so that it is younger than the sandbox, opens and closes it, and removes
+/// it again for the next contender.
 fn open_fresh(path: &str, count: u32) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
     fs::write(path, "text\n")?;
-    opens(path, OFlags::RDONLY, count)
+    opens(path, OFlags::RDONLY, count)?;
+    fs::remove_file(path)
 }
 
 /// Opens `path`, which has to fail each time.

@@ -34,9 +34,8 @@ impl Lab {
     /// When the directory cannot be made.
     pub fn open() -> io::Result<Lab> {
         // Cargo makes this directory for benches: on the file system that builds happen on.
-        let dir = tempfile::Builder::new()
-            .prefix("speed-")
-            .tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+        let dir =
+            tempfile::Builder::new().prefix("speed-").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
         let load = fs::read_to_string("/proc/loadavg")?;
         let load = load.split(' ').next().unwrap_or_default().to_owned();
         let workspace = dir.path().join("trial");
@@ -113,10 +112,7 @@ impl Lab {
     /// A job that is this executable's `--inner` load.
     pub fn inner<I: IntoIterator<Item = T>, T: Into<OsString>>(&self, cwd: &Path, words: I) -> Job {
         let own = [self.speed.clone().into(), "--inner".into()];
-        Job::new(
-            cwd,
-            own.into_iter().chain(words.into_iter().map(Into::into)),
-        )
+        Job::new(cwd, own.into_iter().chain(words.into_iter().map(Into::into)))
     }
 
     /// Lanes that time the whole of `job`, from before the spawn until it has been waited for.

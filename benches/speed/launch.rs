@@ -20,19 +20,11 @@ const MILLISECOND: f64 = 1e6;
 
 /// `/bin/true`, started and waited for.
 pub fn group() -> Group {
-    let beside = |name, build| Spec {
-        name,
-        beside: Some(EMPTY),
-        build,
-    };
+    let beside = |name, build| Spec { name, beside: Some(EMPTY), build };
     Group {
         rounds: 100,
         specs: vec![
-            Spec {
-                name: EMPTY,
-                beside: None,
-                build: empty,
-            },
+            Spec { name: EMPTY, beside: None, build: empty },
             beside(SIBLINGS, siblings),
             beside(GLOBS, globs),
             beside(BELOW, below),
@@ -43,12 +35,7 @@ pub fn group() -> Group {
 }
 
 fn row(lab: &Lab, name: &'static str, job: &Job, goals: Vec<Goal>) -> Row {
-    Row {
-        name,
-        unit: Unit::Millis,
-        lanes: lab.wall(job, || Ok(())),
-        goals,
-    }
+    Row { name, unit: Unit::Millis, lanes: lab.wall(job, || Ok(())), goals }
 }
 
 /// The figure for every row but the first.
@@ -68,23 +55,18 @@ fn empty(lab: &Lab) -> io::Result<Row> {
 
 fn siblings(lab: &Lab) -> io::Result<Row> {
     let dir = lab.siblings()?;
-    let deny = lab.policy(
-        "launch-siblings",
-        &json!({"filesystem": {"denyWrite": [dir.join("f050000")]}}),
-    )?;
+    let deny = lab
+        .policy("launch-siblings", &json!({"filesystem": {"denyWrite": [dir.join("f050000")]}}))?;
     let job = job(dir).under(["@workspace".into(), deny.into_os_string()]);
     Ok(row(lab, SIBLINGS, &job, like_empty()))
 }
 
 /// `@workspace` and a file with 40 globs.
 fn with_globs(lab: &Lab, name: &str, cwd: &Path) -> io::Result<Job> {
-    let globs: Vec<_> = (0..40)
-        .map(|number| json!({"glob": format!("**/secret{number}.*")}))
-        .collect();
+    let globs: Vec<_> =
+        (0..40).map(|number| json!({"glob": format!("**/secret{number}.*")})).collect();
     let deny = lab.policy(name, &json!({"filesystem": {"denyWrite": globs}}))?;
-    Ok(job(cwd)
-        .under(["@workspace".into(), deny.into_os_string()])
-        .without_bubblewrap())
+    Ok(job(cwd).under(["@workspace".into(), deny.into_os_string()]).without_bubblewrap())
 }
 
 fn globs(lab: &Lab) -> io::Result<Row> {
@@ -102,8 +84,6 @@ fn below_globs(lab: &Lab) -> io::Result<Row> {
 }
 
 fn agent(lab: &Lab) -> io::Result<Row> {
-    let job = job(&lab.workspace("launch-agent")?)
-        .under(["@agent"])
-        .without_bubblewrap();
+    let job = job(&lab.workspace("launch-agent")?).under(["@agent"]).without_bubblewrap();
     Ok(row(lab, AGENT, &job, Vec::new()))
 }

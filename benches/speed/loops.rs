@@ -33,11 +33,7 @@ const OPS: &str = "5000";
 
 /// Loops of one system call, or of the few that belong together.
 pub fn group() -> Group {
-    let alone = |name, build| Spec {
-        name,
-        beside: None,
-        build,
-    };
+    let alone = |name, build| Spec { name, beside: None, build };
     Group {
         rounds: 30,
         specs: vec![
@@ -52,22 +48,13 @@ pub fn group() -> Group {
             alone(CHURN, churn),
             alone(CHURN_GLOB, churn_glob),
             alone(ONE_WRITER, one_writer),
-            Spec {
-                name: FOUR_WRITERS,
-                beside: Some(ONE_WRITER),
-                build: four_writers,
-            },
+            Spec { name: FOUR_WRITERS, beside: Some(ONE_WRITER), build: four_writers },
         ],
     }
 }
 
 fn row(lab: &Lab, name: &'static str, job: &Job, goals: Vec<Goal>) -> Row {
-    Row {
-        name,
-        unit: Unit::Micros,
-        lanes: lab.reported(job),
-        goals,
-    }
+    Row { name, unit: Unit::Micros, lanes: lab.reported(job), goals }
 }
 
 /// A workspace with `plain/file` to open and `secret/key` to deny.
@@ -87,8 +74,7 @@ fn only(lab: &Lab, name: &str, filesystem: serde_json::Value) -> io::Result<[Pat
 }
 
 fn open_file(lab: &Lab, dir: &Path) -> Job {
-    lab.inner(dir, ["open-read", "plain/file", OPS])
-        .writable(dir)
+    lab.inner(dir, ["open-read", "plain/file", OPS]).writable(dir)
 }
 
 fn open(lab: &Lab) -> io::Result<Row> {
@@ -110,71 +96,41 @@ fn open_agent(lab: &Lab) -> io::Result<Row> {
 
 fn open_kernel(lab: &Lab) -> io::Result<Row> {
     let dir = workspace(lab, "open-kernel")?;
-    let policy = only(
-        lab,
-        "open-kernel",
-        json!({"allowWrite": ["."], "denyRead": ["secret"]}),
-    )?;
+    let policy = only(lab, "open-kernel", json!({"allowWrite": ["."], "denyRead": ["secret"]}))?;
     let job = open_file(lab, &dir)
         .under(policy)
         .refusing(REFUSED_READ, "secret/key")
         .hiding(&dir.join("secret"));
-    Ok(row(
-        lab,
-        OPEN_KERNEL,
-        &job,
-        vec![Goal::AtMost(5.0 * MICROSECOND)],
-    ))
+    Ok(row(lab, OPEN_KERNEL, &job, vec![Goal::AtMost(5.0 * MICROSECOND)]))
 }
 
 fn open_fresh(lab: &Lab) -> io::Result<Row> {
     let dir = workspace(lab, "open-fresh")?;
-    let policy = only(
-        lab,
-        "open-fresh",
-        json!({"allowWrite": ["."], "denyRead": ["secret"]}),
-    )?;
+    let policy = only(lab, "open-fresh", json!({"allowWrite": ["."], "denyRead": ["secret"]}))?;
     let job = lab
         .inner(&dir, ["open-fresh", "fresh", OPS])
         .under(policy)
         .refusing(REFUSED_READ, "secret/key")
         .writable(&dir)
         .hiding(&dir.join("secret"));
-    Ok(row(
-        lab,
-        OPEN_FRESH,
-        &job,
-        vec![Goal::AtMost(9.0 * MICROSECOND)],
-    ))
+    Ok(row(lab, OPEN_FRESH, &job, vec![Goal::AtMost(9.0 * MICROSECOND)]))
 }
 
 fn open_glob(lab: &Lab) -> io::Result<Row> {
     let dir = workspace(lab, "open-glob")?;
-    let policy = only(
-        lab,
-        "open-glob",
-        json!({"allowWrite": ["."], "denyRead": [{"glob": "**/*.key"}]}),
-    )?;
+    let policy =
+        only(lab, "open-glob", json!({"allowWrite": ["."], "denyRead": [{"glob": "**/key"}]}))?;
     let job = open_file(lab, &dir)
         .under(policy)
         .refusing(REFUSED_READ, "secret/key")
         .without_bubblewrap();
-    Ok(row(
-        lab,
-        OPEN_GLOB,
-        &job,
-        vec![Goal::AtMost(9.0 * MICROSECOND)],
-    ))
+    Ok(row(lab, OPEN_GLOB, &job, vec![Goal::AtMost(9.0 * MICROSECOND)]))
 }
 
 /// The refusal itself. Bare has none, and opens the file instead; bubblewrap finds it absent.
 fn denied(lab: &Lab) -> io::Result<Row> {
     let dir = workspace(lab, "denied")?;
-    let policy = only(
-        lab,
-        "denied",
-        json!({"allowWrite": ["."], "denyRead": ["secret"]}),
-    )?;
+    let policy = only(lab, "denied", json!({"allowWrite": ["."], "denyRead": ["secret"]}))?;
     let job = lab
         .inner(&dir, ["open-refused", "secret/key", OPS])
         .under(policy)
@@ -187,9 +143,7 @@ fn denied(lab: &Lab) -> io::Result<Row> {
 
 fn write(lab: &Lab) -> io::Result<Row> {
     let dir = workspace(lab, "write")?;
-    let job = lab
-        .inner(&dir, ["open-write", "plain/file", OPS])
-        .writable(&dir);
+    let job = lab.inner(&dir, ["open-write", "plain/file", OPS]).writable(&dir);
     Ok(row(lab, WRITE, &job, Vec::new()))
 }
 
@@ -212,12 +166,7 @@ fn churn_glob(lab: &Lab) -> io::Result<Row> {
         .under(deny_glob(lab, "churn-glob")?)
         .refusing(REFUSED_WRITE, "plain/x.pem")
         .without_bubblewrap();
-    Ok(row(
-        lab,
-        CHURN_GLOB,
-        &job,
-        vec![Goal::AtMost(20.0 * MICROSECOND)],
-    ))
+    Ok(row(lab, CHURN_GLOB, &job, vec![Goal::AtMost(20.0 * MICROSECOND)]))
 }
 
 fn writers(lab: &Lab, name: &'static str, count: &str, goals: Vec<Goal>) -> io::Result<Row> {
@@ -237,12 +186,7 @@ fn one_writer(lab: &Lab) -> io::Result<Row> {
 }
 
 fn four_writers(lab: &Lab) -> io::Result<Row> {
-    writers(
-        lab,
-        FOUR_WRITERS,
-        "4",
-        vec![Goal::TimesRow(ONE_WRITER, 2.0)],
-    )
+    writers(lab, FOUR_WRITERS, "4", vec![Goal::TimesRow(ONE_WRITER, 2.0)])
 }
 
 /// Keeps a lane, and all that it starts, on the first two processors that it may use.
@@ -250,10 +194,7 @@ fn on_two_cores(mut lane: Lane) -> Lane {
     Box::new(move || {
         let all = sched_getaffinity(None)?;
         let mut two = CpuSet::new();
-        (0..CpuSet::MAX_CPU)
-            .filter(|&cpu| all.is_set(cpu))
-            .take(2)
-            .for_each(|cpu| two.set(cpu));
+        (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).take(2).for_each(|cpu| two.set(cpu));
         sched_setaffinity(None, &two)?;
         let result = lane();
         sched_setaffinity(None, &all)?;

@@ -22,6 +22,8 @@ mod memory;
 #[cfg(target_os = "linux")]
 mod report;
 #[cfg(target_os = "linux")]
+mod sys;
+#[cfg(target_os = "linux")]
 mod trees;
 #[cfg(target_os = "linux")]
 mod workloads;
@@ -69,12 +71,7 @@ fn main() -> std::process::ExitCode {
 fn table(args: &args::Args) -> std::io::Result<std::process::ExitCode> {
     use std::process::ExitCode;
 
-    let groups = [
-        launch::group(),
-        loops::group(),
-        workloads::group(),
-        memory::group(),
-    ];
+    let groups = [launch::group(), loops::group(), workloads::group(), memory::group()];
     if args.list {
         for spec in groups.iter().flat_map(|group| &group.specs) {
             println!("{}", spec.name);
@@ -90,15 +87,10 @@ fn table(args: &args::Args) -> std::io::Result<std::process::ExitCode> {
             eprintln!("speed: preparing {}", spec.name);
             rows.push((spec.build)(&lab)?);
         }
-        results.extend(measure::interleaved(
-            rows,
-            args.rounds.unwrap_or(group.rounds),
-        ));
+        results.extend(measure::interleaved(rows, args.rounds.unwrap_or(group.rounds)));
     }
     if results.is_empty() {
-        return Err(std::io::Error::other(
-            "no row has that in its name; --list prints them",
-        ));
+        return Err(std::io::Error::other("no row has that in its name; --list prints them"));
     }
     if args.json {
         println!("{}", report::json(&lab, &results));
@@ -107,9 +99,5 @@ fn table(args: &args::Args) -> std::io::Result<std::process::ExitCode> {
     }
     let failed = lab.tools.landstrip().is_none() || results.iter().any(measure::Measured::failed);
     let missed = results.iter().any(|result| result.missed(&results));
-    Ok(if failed || (args.strict && missed) {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(if failed || (args.strict && missed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -77,10 +77,7 @@ impl Group {
             .filter(|spec| asked(spec.name))
             .filter_map(|spec| spec.beside)
             .collect();
-        self.specs
-            .iter()
-            .filter(|spec| asked(spec.name) || beside.contains(&spec.name))
-            .collect()
+        self.specs.iter().filter(|spec| asked(spec.name) || beside.contains(&spec.name)).collect()
     }
 }
 
@@ -125,9 +122,7 @@ impl Measured {
 
     /// Whether this row has a figure to reach that landstrip was measured for and missed.
     pub fn missed(&self, all: &[Measured]) -> bool {
-        self.goals
-            .iter()
-            .any(|&goal| self.reached(goal, all) == Some(false))
+        self.goals.iter().any(|&goal| self.reached(goal, all) == Some(false))
     }
 
     /// Whether landstrip's minimum reached `goal`; `None` when one side was not measured.
@@ -160,9 +155,8 @@ pub fn interleaved(mut rows: Vec<Row>, rounds: usize) -> Vec<Measured> {
     samples.resize_with(rows.len(), Default::default);
     let mut failures: Vec<[Option<String>; Contender::COUNT]> =
         vec![Default::default(); rows.len()];
-    let mut order: Vec<(usize, Contender)> = (0..rows.len())
-        .flat_map(|row| Contender::ALL.map(|contender| (row, contender)))
-        .collect();
+    let mut order: Vec<(usize, Contender)> =
+        (0..rows.len()).flat_map(|row| Contender::ALL.map(|contender| (row, contender))).collect();
     if !rows.is_empty() {
         eprintln!("speed: measuring {} rows, {rounds} rounds", rows.len());
     }

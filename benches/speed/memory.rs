@@ -11,6 +11,7 @@ use rustix::process::{getpid, set_child_subreaper};
 use crate::contender::Contender;
 use crate::lab::Lab;
 use crate::measure::{Build, Goal, Group, Lane, Row, Spec, Unit};
+use crate::sys::same_memory;
 
 const REST: &str = "peak resident, before the first denial";
 const DENIALS: &str = "peak resident, after 60,000 distinct denials";
@@ -27,14 +28,7 @@ pub fn group() -> Group {
     ];
     Group {
         rounds: 3,
-        specs: specs
-            .into_iter()
-            .map(|(name, build)| Spec {
-                name,
-                beside: None,
-                build,
-            })
-            .collect(),
+        specs: specs.into_iter().map(|(name, build)| Spec { name, beside: None, build }).collect(),
     }
 }
 
@@ -55,12 +49,7 @@ fn row(
         }?;
         Some(lane(command, lab.speed.clone(), size))
     });
-    Ok(Row {
-        name,
-        unit: Unit::Megabytes,
-        lanes,
-        goals,
-    })
+    Ok(Row { name, unit: Unit::Megabytes, lanes, goals })
 }
 
 /// Starts the load, waits until it says that it is ready, adds up the sandbox's processes, and
@@ -86,7 +75,7 @@ fn lane(mut command: Command, speed: PathBuf, size: fn(u32) -> io::Result<f64>) 
     })
 }
 
-/// The descendants of this process that do not run the load.
+/// The descendants of this process that do not run the load, one of those that share memory.
 fn sandbox_processes(load: &Path) -> io::Result<Vec<u32>> {
     let mut parents = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -109,12 +98,18 @@ fn sandbox_processes(load: &Path) -> io::Result<Vec<u32>> {
         }
         false
     };
-    Ok(parents
+    let mut found: Vec<u32> = Vec::new();
+    for pid in parents
         .keys()
         .copied()
         .filter(|&pid| descends(pid))
         .filter(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe != load))
-        .collect())
+    {
+        if !found.iter().any(|&other| same_memory(pid, other)) {
+            found.push(pid);
+        }
+    }
+    Ok(found)
 }
 
 /// The number behind `label` in `/proc/PID/FILE`, as it stands there.

@@ -64,11 +64,7 @@ fn verdict(reached: Option<bool>) -> &'static str {
 fn about(lab: &Lab) -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
-    let user = if rustix::process::geteuid().is_root() {
-        "root"
-    } else {
-        "an ordinary user"
-    };
+    let user = if rustix::process::geteuid().is_root() { "root" } else { "an ordinary user" };
     let launcher = lab.tools.landstrip().map_or_else(
         || "no launcher".into(),
         |path| {
@@ -100,22 +96,14 @@ pub fn markdown(lab: &Lab, results: &[Measured]) -> String {
         });
         let bare = result.stats[Contender::Bare.index()];
         let (ratio, over) = match (bare, result.stats[Contender::Landstrip.index()]) {
-            (Some(bare), Some(ours)) => (
-                format!("{:.2}", ours.min / bare.min),
-                result.unit.text(ours.min - bare.min),
-            ),
+            (Some(bare), Some(ours)) => {
+                (format!("{:.2}", ours.min / bare.min), result.unit.text(ours.min - bare.min))
+            }
             _ => ("-".into(), "-".into()),
         };
-        let goals: Vec<_> = result
-            .goals
-            .iter()
-            .map(|&goal| goal_text(goal, result.unit))
-            .collect();
-        let verdicts: Vec<_> = result
-            .goals
-            .iter()
-            .map(|&goal| verdict(result.reached(goal, results)))
-            .collect();
+        let goals: Vec<_> = result.goals.iter().map(|&goal| goal_text(goal, result.unit)).collect();
+        let verdicts: Vec<_> =
+            result.goals.iter().map(|&goal| verdict(result.reached(goal, results))).collect();
         let _ = writeln!(
             out,
             "| {} | {} | {ratio} | {over} | {} | {} |",
@@ -126,13 +114,10 @@ pub fn markdown(lab: &Lab, results: &[Measured]) -> String {
         );
     }
     let failures = results.iter().flat_map(|row| {
-        Contender::ALL
-            .iter()
-            .zip(&row.failures)
-            .filter_map(|(contender, failure)| {
-                let reason = failure.as_ref()?;
-                Some(format!("{}: {}: {reason}", row.name, contender.name()))
-            })
+        Contender::ALL.iter().zip(&row.failures).filter_map(|(contender, failure)| {
+            let reason = failure.as_ref()?;
+            Some(format!("{}: {}: {reason}", row.name, contender.name()))
+        })
     });
     let notes: Vec<_> = lab.tools.left_out.iter().cloned().chain(failures).collect();
     if !notes.is_empty() {

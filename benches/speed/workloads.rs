@@ -11,26 +11,15 @@ use crate::lab::Lab;
 use crate::measure::{Build, Goal, Group, Row, Spec, Unit};
 use crate::trees;
 
-const GIT: [&str; 2] = [
-    "git status, 2,000 files, @workspace",
-    "git status, 2,000 files, @agent",
-];
+const GIT: [&str; 2] = ["git status, 2,000 files, @workspace", "git status, 2,000 files, @agent"];
 const GITS: [&str; 2] = [
     "git status, 2,000 files, 20 times in one run, @workspace",
     "git status, 2,000 files, 20 times in one run, @agent",
 ];
-const GCC: [&str; 2] = [
-    "50 compiles of a C file, @workspace",
-    "50 compiles of a C file, @agent",
-];
-const GREP: [&str; 2] = [
-    "grep -r, 5,000 files, @workspace",
-    "grep -r, 5,000 files, @agent",
-];
-const CARGO: [&str; 2] = [
-    "cargo build, small crate, @workspace",
-    "cargo build, small crate, @agent",
-];
+const GCC: [&str; 2] = ["50 compiles of a C file, @workspace", "50 compiles of a C file, @agent"];
+const GREP: [&str; 2] = ["grep -r, 5,000 files, @workspace", "grep -r, 5,000 files, @agent"];
+const CARGO: [&str; 2] =
+    ["cargo build, small crate, @workspace", "cargo build, small crate, @agent"];
 
 /// Commands as a person or an agent starts them, the launch included in the time.
 pub fn group() -> Group {
@@ -48,14 +37,7 @@ pub fn group() -> Group {
     ];
     Group {
         rounds: 10,
-        specs: specs
-            .into_iter()
-            .map(|(name, build)| Spec {
-                name,
-                beside: None,
-                build,
-            })
-            .collect(),
+        specs: specs.into_iter().map(|(name, build)| Spec { name, beside: None, build }).collect(),
     }
 }
 
@@ -81,22 +63,11 @@ fn row(
 fn repository(lab: &Lab, name: &str) -> io::Result<std::path::PathBuf> {
     let dir = lab.workspace(name)?;
     trees::sources(&dir, 2_000, 20)?;
-    let identity = [
-        "-c",
-        "user.name=speed",
-        "-c",
-        "user.email=speed@example.invalid",
-    ];
-    for words in [
-        &["init", "-q"][..],
-        &["add", "."],
-        &["commit", "-q", "--no-gpg-sign", "-m", "all"],
-    ] {
-        let status = Command::new("git")
-            .args(identity)
-            .args(words)
-            .current_dir(&dir)
-            .status()?;
+    let identity = ["-c", "user.name=speed", "-c", "user.email=speed@example.invalid"];
+    for words in
+        [&["init", "-q"][..], &["add", "."], &["commit", "-q", "--no-gpg-sign", "-m", "all"]]
+    {
+        let status = Command::new("git").args(identity).args(words).current_dir(&dir).status()?;
         if !status.success() {
             return Err(unsuccessful(status));
         }
@@ -113,18 +84,14 @@ fn git(lab: &Lab, name: &'static str, policy: &str) -> io::Result<Row> {
 fn gits(lab: &Lab, name: &'static str, policy: &str) -> io::Result<Row> {
     let dir = repository(lab, &format!("gits-{policy}"))?;
     let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do git status || exit 1; done";
-    Ok(row(lab, name, policy, &dir, &["sh", "-c", script], || {
-        Ok(())
-    }))
+    Ok(row(lab, name, policy, &dir, &["sh", "-c", script], || Ok(())))
 }
 
 fn gcc(lab: &Lab, name: &'static str, policy: &str) -> io::Result<Row> {
     let dir = lab.workspace(&format!("gcc-{policy}"))?;
     trees::c_file(&dir.join("a.c"))?;
     let script = "i=0; while [ $i -lt 50 ]; do gcc -c a.c -o a$i.o || exit 1; i=$((i+1)); done";
-    Ok(row(lab, name, policy, &dir, &["sh", "-c", script], || {
-        Ok(())
-    }))
+    Ok(row(lab, name, policy, &dir, &["sh", "-c", script], || Ok(())))
 }
 
 fn grep(lab: &Lab, name: &'static str, policy: &str) -> io::Result<Row> {
@@ -140,21 +107,12 @@ fn cargo(lab: &Lab, name: &'static str, policy: &str) -> io::Result<Row> {
     let dir = lab.workspace(&format!("cargo-{policy}"))?;
     trees::rust_crate(&dir, 12)?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let cargo = cargo
-        .to_str()
-        .ok_or_else(|| io::Error::other("CARGO is not UTF-8"))?;
+    let cargo = cargo.to_str().ok_or_else(|| io::Error::other("CARGO is not UTF-8"))?;
     let target = dir.join("target");
     let before = move || match fs::remove_dir_all(&target) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     };
-    let argv = [
-        cargo,
-        "build",
-        "--offline",
-        "--quiet",
-        "--target-dir",
-        "target",
-    ];
+    let argv = [cargo, "build", "--offline", "--quiet", "--target-dir", "target"];
     Ok(row(lab, name, policy, &dir, &argv, before))
 }

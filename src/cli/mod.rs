@@ -26,7 +26,6 @@ mod windows;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::{Args as _, CommandFactory, FromArgMatches};
@@ -51,9 +50,11 @@ use view::HostFiles;
 /// The name that the program goes by where its own cannot be told.
 const NAME: &str = "landstrip";
 
-/// Runs the program and returns its exit code.
+/// Runs the program and returns its exit code. It needs no Rust runtime around it, see `main.rs`.
 #[must_use]
-pub fn main() -> ExitCode {
+pub fn main() -> u8 {
+    #[cfg(target_os = "linux")]
+    crate::linux::sys::process::fill_stdio();
     std::panic::set_hook(Box::new(|panic| {
         let message = panic.to_string();
         report(&Error::from(Failure::new(Code::InternalError, message)).into_trap());
@@ -64,7 +65,7 @@ pub fn main() -> ExitCode {
         Ok(args) => dispatch(args, &line),
         Err(error) => finish_parse(&error),
     };
-    ExitCode::from(code)
+    code
 }
 
 /// The command tree, under the name that the program was called by.

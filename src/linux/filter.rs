@@ -8,8 +8,8 @@
 use super::sys::nr;
 use super::sys::seccomp::Instruction;
 use libc::{
-    BPF_ABS, BPF_ALU, BPF_AND, BPF_IMM, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_LSH,
-    BPF_MISC, BPF_RET, BPF_TAX, BPF_W, BPF_X,
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_IMM, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD,
+    BPF_LSH, BPF_MISC, BPF_RET, BPF_TAX, BPF_W, BPF_X,
 };
 
 /// What varies from run to run.
@@ -54,6 +54,8 @@ impl Action {
 enum Test {
     /// Any of these bits of the low half is set.
     Bits(usize, u32),
+    /// None of these bits of the low half is set.
+    NoBits(usize, u32),
     /// The low half, masked, has this value.
     Is(usize, u32, u32),
     /// The low half, masked, is the number of a bit in this set.
@@ -85,27 +87,82 @@ const X32_BIT: u32 = 0x4000_0000;
 const PERM: Action = Action::Errno(libc::EPERM);
 
 /// Builds the filter.
+///
+/// The first tests are for the opens, the hot system calls. The others are found by binary search:
+/// the kernel runs the program once for every number as it is installed, to learn which are always
+/// allowed, and a list would cost it a thousand steps each.
 pub fn build(options: Options) -> Vec<Instruction> {
     let mut program = vec![
         statement(BPF_LD | BPF_W | BPF_ABS, OFFSET_ARCH),
         jump(BPF_JEQ, AUDIT_ARCH, 1, 0),
         ret(Action::Kill),
         statement(BPF_LD | BPF_W | BPF_ABS, OFFSET_NR),
-        jump(BPF_JGE, X32_BIT, 0, 1),
-        ret(Action::Kill),
     ];
-    for decision in decisions(options) {
-        let block = body(&decision);
-        if block.len() == 1 {
-            program.push(jump(BPF_JEQ, decision.nr as u32, 0, 1));
-        } else {
-            let length = u8::try_from(block.len()).expect("a decision fits a short jump");
-            program.push(jump(BPF_JEQ, decision.nr as u32, 0, length));
-        }
+    let mut hot = Vec::new();
+    opens(options, &mut hot);
+    for decision in &hot {
+        let block = body(decision);
+        program.push(jump(BPF_JEQ, decision.nr as u32, 0, offset(block.len())));
         program.extend(block);
     }
-    program.push(ret(Action::Allow));
+    program.extend([jump(BPF_JGE, X32_BIT, 0, 1), ret(Action::Kill)]);
+    let mut rest = decisions(options);
+    rest.sort_by_key(|decision| decision.nr);
+    program.extend(search(&rest));
     program
+}
+
+/// Numbers that are compared one by one at the end of the search.
+const LEAF: usize = 8;
+
+/// Instructions that find the number in the accumulator among `decisions`, which are sorted.
+fn search(decisions: &[Decision]) -> Vec<Instruction> {
+    if decisions.len() <= LEAF {
+        return leaf(decisions);
+    }
+    let (low, high) = decisions.split_at(decisions.len() / 2);
+    let (split, low, high) = (high[0].nr as u32, search(low), search(high));
+    let mut out = Vec::with_capacity(low.len() + high.len() + 2);
+    match u8::try_from(low.len()) {
+        Ok(length) => out.push(jump(BPF_JGE, split, length, 0)),
+        // Conditional jumps reach 255 instructions.
+        Err(_) => {
+            out.push(jump(BPF_JGE, split, 0, 1));
+            out.push(statement(BPF_JMP | BPF_JA, low.len() as u32));
+        }
+    }
+    out.extend(low);
+    out.extend(high);
+    out
+}
+
+/// Compares with each number. Those without cases jump to an answer at the end that they share.
+fn leaf(decisions: &[Decision]) -> Vec<Instruction> {
+    let (simple, tested): (Vec<_>, Vec<_>) = decisions.iter().partition(|d| d.cases.is_empty());
+    let mut out = Vec::new();
+    for decision in tested {
+        let block = body(decision);
+        out.push(jump(BPF_JEQ, decision.nr as u32, 0, offset(block.len())));
+        out.extend(block);
+    }
+    let mut answers: Vec<Action> = Vec::new();
+    for (index, decision) in simple.iter().enumerate() {
+        let answer = answers.iter().position(|action| *action == decision.otherwise);
+        let answer = answer.unwrap_or_else(|| {
+            answers.push(decision.otherwise);
+            answers.len() - 1
+        });
+        // Over the comparisons left and the answer "allow".
+        let over = simple.len() - index - 1 + 1 + answer;
+        out.push(jump(BPF_JEQ, decision.nr as u32, offset(over), 0));
+    }
+    out.push(ret(Action::Allow));
+    out.extend(answers.into_iter().map(ret));
+    out
+}
+
+fn offset(length: usize) -> u8 {
+    u8::try_from(length).expect("a decision fits a short jump")
 }
 
 fn body(decision: &Decision) -> Vec<Instruction> {
@@ -116,6 +173,10 @@ fn body(decision: &Decision) -> Vec<Instruction> {
             Test::Bits(arg, bits) => {
                 out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(arg)));
                 out.push(jump(BPF_JSET, bits, 0, 1));
+            }
+            Test::NoBits(arg, bits) => {
+                out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(arg)));
+                out.push(jump(BPF_JSET, bits, 1, 0));
             }
             Test::Is(arg, mask, value) => {
                 out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(arg)));
@@ -128,11 +189,15 @@ fn body(decision: &Decision) -> Vec<Instruction> {
                 let inside = matches!(test, Test::In(..));
                 out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(arg)));
                 out.push(statement(BPF_ALU | BPF_AND | BPF_K, mask));
-                out.push(jump(BPF_JGE, 32, if inside { 4 } else { 3 }, 0));
+                out.push(jump(BPF_JGE, 32, if inside { 5 } else { 4 }, 0));
                 out.push(statement(BPF_MISC | BPF_TAX, 0));
                 out.push(statement(BPF_LD | BPF_IMM, 1));
                 out.push(statement(BPF_ALU | BPF_LSH | BPF_X, 0));
-                out.push(if inside { jump(BPF_JSET, set, 0, 1) } else { jump(BPF_JSET, set, 1, 0) });
+                out.push(if inside {
+                    jump(BPF_JSET, set, 0, 1)
+                } else {
+                    jump(BPF_JSET, set, 1, 0)
+                });
             }
         }
         out.push(ret(action));
@@ -168,10 +233,9 @@ const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
 /// `CLONE_NEWTIME`; in clone(2) the bit belongs to the exit signal.
 const NEW_TIME: u32 = 0x80;
 
-/// Every system call that is not simply allowed, the hot ones first.
+/// Every system call beside the opens that is not simply allowed.
 fn decisions(options: Options) -> Vec<Decision> {
     let mut list = Vec::with_capacity(160);
-    opens(options, &mut list);
     descriptors(&mut list);
     sockets(options, &mut list);
     if options.broker {
@@ -192,7 +256,7 @@ fn opens(options: Options, list: &mut Vec<Decision>) {
         if !options.reads {
             // The common case first: no writing flag, two instructions after the load.
             cases = vec![
-                (Test::Is(flags, WRITING, 0), Action::Allow),
+                (Test::NoBits(flags, WRITING), Action::Allow),
                 (Test::Bits(flags, libc::O_PATH as u32), Action::Allow),
             ];
         }
@@ -253,9 +317,14 @@ const TYPE: u32 = 0xf;
 
 fn sockets(options: Options, list: &mut Vec<Decision>) {
     let refused = if options.broker { Action::Notify } else { Action::Errno(libc::EACCES) };
-    list.push(Decision { nr: libc::SYS_socket, cases: socket_cases(options, refused), otherwise: refused });
+    list.push(Decision {
+        nr: libc::SYS_socket,
+        cases: socket_cases(options, refused),
+        otherwise: refused,
+    });
     if options.network {
-        for (nr, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
+        for (nr, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)]
+        {
             let cases = vec![(Test::Bits(flags, MSG_FASTOPEN), Action::Errno(libc::EACCES))];
             list.push(Decision { nr, cases, otherwise: Action::Allow });
         }
@@ -470,4 +539,128 @@ fn forbidden(list: &mut Vec<Decision>) {
     );
     #[cfg(target_arch = "x86_64")]
     always(list, &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib], PERM);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the program as the kernel's classic BPF does, see linux/filter.h.
+    fn run(program: &[Instruction], arch: u32, nr: u32, args: [u64; 6]) -> u32 {
+        let word = |offset: u32| match offset {
+            OFFSET_NR => nr,
+            OFFSET_ARCH => arch,
+            _ => {
+                let at = (offset - OFFSET_ARGS) as usize;
+                (args[at / 8] >> (8 * (at % 8))) as u32
+            }
+        };
+        let (mut a, mut x, mut at) = (0u32, 0u32, 0usize);
+        loop {
+            let i = program[at];
+            at += 1;
+            let code = u32::from(i.code);
+            let taken = |condition: bool| usize::from(if condition { i.jt } else { i.jf });
+            if code == BPF_LD | BPF_W | BPF_ABS {
+                a = word(i.k);
+            } else if code == BPF_LD | BPF_IMM {
+                a = i.k;
+            } else if code == BPF_MISC | BPF_TAX {
+                x = a;
+            } else if code == BPF_ALU | BPF_AND | BPF_K {
+                a &= i.k;
+            } else if code == BPF_ALU | BPF_LSH | BPF_X {
+                a = a.wrapping_shl(x);
+            } else if code == BPF_JMP | BPF_JA {
+                at += i.k as usize;
+            } else if code == BPF_JMP | BPF_JEQ | BPF_K {
+                at += taken(a == i.k);
+            } else if code == BPF_JMP | BPF_JGE | BPF_K {
+                at += taken(a >= i.k);
+            } else if code == BPF_JMP | BPF_JSET | BPF_K {
+                at += taken(a & i.k != 0);
+            } else if code == BPF_RET | BPF_K {
+                return i.k;
+            } else {
+                panic!("unknown instruction {code:#x}");
+            }
+        }
+    }
+
+    fn all_options() -> impl Iterator<Item = Options> {
+        (0..32u32).map(|bits| Options {
+            broker: bits & 1 != 0,
+            reads: bits & 2 != 0,
+            network: bits & 4 != 0,
+            unix_sockets: bits & 8 != 0,
+            identity: bits & 16 != 0,
+        })
+    }
+
+    #[test]
+    fn the_search_decides_as_the_list_does() {
+        for options in all_options() {
+            let program = build(options);
+            assert!(program.len() < 4096, "{}", program.len());
+            let mut list = decisions(options);
+            opens(options, &mut list);
+            for nr in 0..600u32 {
+                let found: Vec<_> = list.iter().filter(|d| d.nr == i64::from(nr)).collect();
+                assert!(found.len() <= 1, "{nr} is decided twice");
+                for args in [[0; 6], [u64::MAX; 6], [1, 1, 1, 1, 1, 1], [2, 2, 6, 0, 0, 0]] {
+                    let want = match found.first() {
+                        None => libc::SECCOMP_RET_ALLOW,
+                        Some(decision) => run(&body(decision), AUDIT_ARCH, nr, args),
+                    };
+                    assert_eq!(run(&program, AUDIT_ARCH, nr, args), want, "{nr} {args:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_architectures_are_killed() {
+        for options in all_options() {
+            let program = build(options);
+            let kill = libc::SECCOMP_RET_KILL_PROCESS;
+            assert_eq!(run(&program, 0x4000_0003, 5, [0; 6]), kill);
+            for nr in [X32_BIT, X32_BIT + 2, u32::MAX] {
+                assert_eq!(run(&program, AUDIT_ARCH, nr, [0; 6]), kill);
+            }
+        }
+    }
+
+    #[test]
+    fn sockets_are_decided_by_family_type_and_protocol() {
+        let notify = libc::SECCOMP_RET_USER_NOTIF;
+        let allow = libc::SECCOMP_RET_ALLOW;
+        let options = |network, unix_sockets| {
+            build(Options { broker: true, reads: false, network, unix_sockets, identity: false })
+        };
+        let (fenced, unix_only, open) =
+            (options(true, true), options(false, true), options(false, false));
+        let cloexec = libc::SOCK_CLOEXEC;
+        for (family, kind, protocol, wants) in [
+            (libc::AF_UNIX, libc::SOCK_STREAM | cloexec, 0, [allow, allow, allow]),
+            (libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, [allow, allow, allow]),
+            (libc::AF_UNIX, libc::SOCK_DGRAM, 0, [notify, notify, allow]),
+            (libc::AF_INET, libc::SOCK_STREAM, 0, [allow, allow, allow]),
+            (libc::AF_INET6, libc::SOCK_STREAM, 6, [allow, allow, allow]),
+            (libc::AF_INET, libc::SOCK_STREAM, 262, [notify, allow, allow]),
+            (libc::AF_INET, libc::SOCK_STREAM, 132, [notify, allow, allow]),
+            (libc::AF_INET, libc::SOCK_SEQPACKET, 0, [notify, allow, allow]),
+            (libc::AF_INET, libc::SOCK_DGRAM, 0, [notify, allow, allow]),
+            (libc::AF_NETLINK, libc::SOCK_RAW, 0, [allow, allow, allow]),
+            (libc::AF_NETLINK, libc::SOCK_DGRAM, 12, [notify, allow, allow]),
+            (libc::AF_VSOCK, libc::SOCK_STREAM, 0, [notify, notify, notify]),
+            (libc::AF_ALG, libc::SOCK_SEQPACKET, 0, [notify, notify, notify]),
+            (libc::AF_PACKET, libc::SOCK_RAW, 0, [notify, notify, notify]),
+            (4000, libc::SOCK_STREAM, 0, [notify, notify, notify]),
+        ] {
+            let args = [family as u64, kind as u64, protocol, 0, 0, 0];
+            let got = [&fenced, &unix_only, &open]
+                .map(|program| run(program, AUDIT_ARCH, libc::SYS_socket as u32, args));
+            assert_eq!(got, wants, "{family} {kind} {protocol}");
+        }
+    }
 }

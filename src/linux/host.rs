@@ -18,10 +18,9 @@ impl FsView for HostView {
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => Kind::Dir,
-            FileType::RegularFile => Kind::File {
-                links: stat.st_nlink,
-                executable: stat.st_mode & 0o111 != 0,
-            },
+            FileType::RegularFile => {
+                Kind::File { links: stat.st_nlink, executable: stat.st_mode & 0o111 != 0 }
+            }
             FileType::Symlink => match rustix::fs::readlinkat(CWD, path, Vec::new()) {
                 Ok(text) => text.into_string().map_or(Kind::SymlinkNotUtf8, Kind::Symlink),
                 Err(_) => Kind::Absent,

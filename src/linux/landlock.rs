@@ -46,7 +46,11 @@ fn never() -> BitFlags<AccessFs> {
 
 /// Rights that a rule on anything but a directory may carry.
 fn on_file() -> BitFlags<AccessFs> {
-    AccessFs::Execute | AccessFs::WriteFile | AccessFs::ReadFile | AccessFs::Truncate | AccessFs::IoctlDev
+    AccessFs::Execute
+        | AccessFs::WriteFile
+        | AccessFs::ReadFile
+        | AccessFs::Truncate
+        | AccessFs::IoctlDev
 }
 
 /// The rights on names in a directory itself, for the directory that a grant stands in.
@@ -93,7 +97,9 @@ pub fn ruleset(layer: &Layer, abi: u32) -> Result<OwnedFd, Failure> {
     }
     let mut ruleset = ruleset.create()?;
     for grant in &layer.grants {
-        let Some((fd, kind)) = find(&grant.path)? else { continue };
+        let Some((fd, kind)) = find(&grant.path)? else {
+            continue;
+        };
         let mut rights = rights(grant) & handled;
         if kind != FileType::Directory {
             rights &= on_file();

@@ -19,7 +19,8 @@ use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 /// What to run, and under what.
 pub struct Job {
@@ -49,84 +50,71 @@ const KEEP: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 <<
 ///
 /// When the program did not start, or could not be supervised to its end.
 pub fn run(job: Job) -> Result<u8, Error> {
+    process::share_heap();
     let signals = supervise::Signals::block();
+    let ignore_sigpipe = process::ignore_sigpipe();
     let path = look_up(&job.args[0], &job.env)?;
+    // Made before the host is asked: inside another run, asking gives up the outer broker's help.
+    let temporary = Temporary(make_temporary(&job.env)?);
     let support = host::support();
-    let mut temporary = Temporary(None);
-    if !support.nested || support.landlock_abi > 0 {
-        temporary.0 = Some(make_temporary(&job.env)?);
-    }
-    let env = with_temporary(job.env, temporary.path().as_deref());
-    let plan =
-        plan::plan(job.policy, temporary.path().as_deref(), &host::HostView, support);
+    let env = with_temporary(job.env, &temporary.0.path());
+    let plan = plan::plan(job.policy, Some(&temporary.0.path()), &host::HostView, support);
     refuse_shortfalls(&plan, &job.accept)?;
 
-    // Capabilities: root keeps the ones that work on files and processes of its own.
-    let (_, permitted) = process::capabilities().map_err(|e| setup(Mechanism::Seccomp, "capget", e))?;
+    // Root keeps the capabilities that work on files and processes of its own.
+    let (_, permitted) =
+        process::capabilities().map_err(|e| setup(Mechanism::Seccomp, "capget", e))?;
     let keep = permitted & KEEP;
-    let options = Options {
-        broker: plan.broker,
-        reads: plan.reads,
-        network: plan.network,
-        unix_sockets: plan.unix_sockets,
-        identity: keep != 0,
-    };
-    let program = filter::build(options);
-
-    // Rule paths are opened while nothing is restricted yet.
     let inherited = inherited_files(&plan);
     let mut inner = plan.inner.clone();
     inner.grants.extend(inherited.iter().map(|(grant, _)| grant.clone()));
-    let abi = support.landlock_abi;
-    let failed = |f: landlock::Failure| Failure::setup(Mechanism::Landlock, f.0);
-    let outer_ruleset = landlock::ruleset(&plan.outer, abi).map_err(failed)?;
-    let inner_ruleset = landlock::ruleset(&inner, abi).map_err(failed)?;
-
-    // The outer domain comes before any other thread or process, so that all are in it: the broker
-    // may look at the target only from a domain around the target's.
-    let scope = enter(&outer_ruleset, abi)?;
-    process::adopt_orphans();
-    let watcher = match scope {
-        Some(scope) => Some(Watcher::start(scope)?),
-        None => None,
+    let ruleset = |layer| {
+        landlock::ruleset(layer, support.landlock_abi)
+            .map_err(|f| Failure::setup(Mechanism::Landlock, f.0))
     };
-
-    let mut hand_over = None;
-    let mut broker = None;
-    if plan.broker {
-        let (ours, theirs) = sys_pair()?;
-        let serving = Arc::new(
-            Broker::new(config(&plan, &inherited, permitted, job.traps))
-                .map_err(|e| setup(Mechanism::Seccomp, "/proc", e))?,
-        );
-        broker::serve(&serving, ours).map_err(|e| {
-            Failure::setup(Mechanism::Seccomp, format!("cannot start the broker: {e}"))
-        })?;
-        hand_over = Some(theirs);
-        broker = Some(serving);
-    }
-
-    let cwd = c_string(plan.policy.cwd.as_bytes())?;
-    let launch = Launch {
-        path: &c_string(path.as_bytes())?,
-        argv: &CStrings::new(c_strings(&job.args)?),
-        envp: &CStrings::new(c_strings(&env)?),
-        cwd: &cwd,
-        inherit: &job.inherit,
+    let broker = if plan.broker {
+        let config = config(&plan, &inherited, permitted, job.traps);
+        let broker = Broker::new(config).map_err(|e| setup(Mechanism::Seccomp, "/proc", e))?;
+        Some(Arc::new(broker))
+    } else {
+        None
+    };
+    let (reader, writer) = pipe()?;
+    let start = Start {
+        outer: ruleset(&plan.outer)?,
+        inner: ruleset(&inner)?,
+        scoped: support.landlock_abi >= SCOPED_ABI,
+        filter: filter::build(Options {
+            broker: plan.broker,
+            reads: plan.reads,
+            network: plan.network,
+            unix_sockets: plan.unix_sockets,
+            identity: keep != 0,
+        }),
+        path: c_string(path.as_bytes())?,
+        argv: CStrings::new(c_strings(&job.args)?),
+        envp: CStrings::new(c_strings(&env)?),
+        cwd: c_string(plan.policy.cwd.as_bytes())?,
+        inherit: job.inherit,
         keep_capabilities: (permitted != 0).then_some(keep),
-        ruleset: inner_ruleset.as_fd(),
-        filter: &program,
-        hand_over: hand_over.as_ref().map(AsFd::as_fd),
-        mask: signals.before(),
+        ignore_sigpipe,
+        mask: *signals.before(),
+        watch: reader,
+        broker: broker.clone(),
+        announce: plan.reads,
     };
-    let outcome = process::spawn(&launch);
-    // The broker waits for the listener until the last copy of this end is closed.
-    drop(hand_over);
-    let result = match outcome {
-        Ok(pid) => signals.supervise(pid, watcher.as_ref().map(|w| w.pid), scope),
-        Err((step, errno)) => Err(launch_failure(step, errno, &path)),
+    let (report, started) = mpsc::channel();
+    thread::Builder::new().stack_size(START_STACK).spawn(move || start.run(&report)).map_err(
+        |e| Failure::new(Code::SandboxSetupFailed, format!("cannot start a thread: {e}")),
+    )?;
+    let gone = || Failure::new(Code::InternalError, "the starting thread ended").into();
+    let result = match started.recv().map_err(|_| gone()) {
+        Ok(Ok(pid)) => signals.supervise(pid),
+        Ok(Err(NotStarted::Setup(failure))) => Err(failure.into()),
+        Ok(Err(NotStarted::Step(step, errno))) => Err(launch_failure(step, errno, &path)),
+        Err(error) => Err(error),
     };
-    supervise::end_all(scope);
+    supervise::end_all(writer);
     if let Some(broker) = &broker {
         broker.clean_up();
         broker.reporter().finish(&mut io::stderr().lock(), job.style);
@@ -135,77 +123,134 @@ pub fn run(job: Job) -> Result<u8, Error> {
     result
 }
 
-/// Enters the outer domain; proves that signals stay in it where the kernel can hold that.
-fn enter(ruleset: &OwnedFd, abi: u32) -> Result<Option<SignalScope>, Failure> {
-    let restrict = || {
-        sys::restrict_self(ruleset.as_fd()).map_err(|e| setup(Mechanism::Landlock, "restrict", e))
-    };
-    if abi < SCOPED_ABI {
-        restrict()?;
-        return Ok(None);
+/// Stack of the starting thread, which becomes the first worker.
+const START_STACK: usize = 256 * 1024;
+
+/// What the starting thread needs. It enters the outer domain, which is a matter of threads, and
+/// everything that it starts is in it: the watcher, the workers, the target. The main thread stays
+/// outside, and so out of reach of them all.
+struct Start {
+    outer: OwnedFd,
+    inner: OwnedFd,
+    scoped: bool,
+    filter: Vec<sys::seccomp::Instruction>,
+    path: CString,
+    argv: CStrings,
+    envp: CStrings,
+    cwd: CString,
+    inherit: Vec<i32>,
+    keep_capabilities: Option<u64>,
+    ignore_sigpipe: bool,
+    mask: process::SignalSet,
+    watch: OwnedFd,
+    broker: Option<Arc<Broker>>,
+    /// execve(2) is notified: the broker has to serve before this thread is back from it.
+    announce: bool,
+}
+
+/// Why there is no program.
+enum NotStarted {
+    Setup(Failure),
+    Step(Step, Errno),
+}
+
+impl Start {
+    fn run(self, report: &mpsc::Sender<Result<i32, NotStarted>>) {
+        let started = match self.start() {
+            Ok(started) => started,
+            Err(failure) => {
+                let _ = report.send(Err(failure));
+                return;
+            }
+        };
+        let _ = report.send(Ok(started.pid));
+        if let (Some(broker), Some(listener), false) =
+            (&self.broker, started.listener, self.announce)
+        {
+            broker::serve(broker, listener);
+        }
+        // The program is tied to this thread's life.
+        loop {
+            thread::park();
+        }
     }
-    let outsider = Outsider::find().map_err(|e| setup(Mechanism::Landlock, "fork", e))?;
-    restrict()?;
-    SignalScope::prove(outsider).map(Some).ok_or_else(|| {
-        Failure::setup(Mechanism::Landlock, "signals leave the domain although the kernel has scopes")
-    })
-}
 
-/// The watcher, and our end of its pipe: it closes with us, however we end.
-struct Watcher {
-    pid: i32,
-    _held: OwnedFd,
-}
-
-impl Watcher {
-    fn start(scope: SignalScope) -> Result<Watcher, Failure> {
-        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-            .map_err(|e| Failure::new(Code::SandboxSetupFailed, format!("pipe: {e}")))?;
-        let pid = process::start_watcher(reader.as_fd(), scope)
-            .map_err(|e| Failure::new(Code::SandboxSetupFailed, format!("watcher: {e}")))?;
-        Ok(Watcher { pid, _held: writer })
+    fn start(&self) -> Result<process::Started, NotStarted> {
+        let failed = |what, errno| NotStarted::Setup(setup(Mechanism::Landlock, what, errno));
+        let outsider = match self.scoped {
+            true => Some(Outsider::find().map_err(|e| failed("fork", e))?),
+            false => None,
+        };
+        // First of all: the broker may look at the target only from a domain around the target's.
+        sys::restrict_self(self.outer.as_fd()).map_err(|e| failed("restrict", e))?;
+        if let Some(outsider) = outsider {
+            let scope = SignalScope::prove(outsider).ok_or_else(|| {
+                let message = "signals leave the domain although the kernel has scopes";
+                NotStarted::Setup(Failure::setup(Mechanism::Landlock, message))
+            })?;
+            process::start_watcher(self.watch.as_fd(), scope).map_err(|e| failed("watcher", e))?;
+        }
+        let mut announce = None;
+        if let Some(broker) = self.broker.as_ref().filter(|_| self.announce) {
+            let (reader, writer) = pipe().map_err(NotStarted::Setup)?;
+            broker::serve_announced(broker, reader).map_err(|e| {
+                let message = format!("cannot start the broker: {e}");
+                NotStarted::Setup(Failure::setup(Mechanism::Seccomp, message))
+            })?;
+            announce = Some(writer);
+        }
+        process::spawn(&Launch {
+            path: &self.path,
+            argv: &self.argv,
+            envp: &self.envp,
+            cwd: &self.cwd,
+            inherit: &self.inherit,
+            keep_capabilities: self.keep_capabilities,
+            ruleset: self.inner.as_fd(),
+            filter: &self.filter,
+            listener: self.broker.is_some(),
+            announce: announce.as_ref().map(AsFd::as_fd),
+            ignore_sigpipe: self.ignore_sigpipe,
+            mask: &self.mask,
+        })
+        .map_err(|(step, errno)| NotStarted::Step(step, errno))
     }
 }
 
 /// The private temporary directory; removed when dropped.
-struct Temporary(Option<TemporaryDirectory>);
-
-impl Temporary {
-    fn path(&self) -> Option<String> {
-        self.0.as_ref().map(TemporaryDirectory::path)
-    }
-}
+struct Temporary(TemporaryDirectory);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        if let Some(directory) = &self.0 {
-            directory.remove();
-        }
+        self.0.remove();
     }
 }
 
 fn make_temporary(env: &[OsString]) -> Result<TemporaryDirectory, Failure> {
-    let own = env.iter().find_map(|v| v.as_bytes().strip_prefix(b"TMPDIR=")).and_then(|v| {
-        std::str::from_utf8(v).ok().filter(|path| path.starts_with('/'))
-    });
+    let own = env
+        .iter()
+        .find_map(|v| v.as_bytes().strip_prefix(b"TMPDIR="))
+        .and_then(|v| std::str::from_utf8(v).ok().filter(|path| path.starts_with('/')));
     let parents = own.into_iter().chain(["/tmp", "/var/tmp", "/dev/shm"]);
     TemporaryDirectory::make(parents).map_err(|errno| {
-        let message = format!("cannot make a temporary directory in TMPDIR, /tmp or /var/tmp: {errno}");
+        let message =
+            format!("cannot make a temporary directory in TMPDIR, /tmp or /var/tmp: {errno}");
         Failure::new(Code::SandboxSetupFailed, message)
     })
 }
 
-fn with_temporary(mut env: Vec<OsString>, path: Option<&str>) -> Vec<OsString> {
-    if let Some(path) = path {
-        env.retain(|variable| !variable.as_bytes().starts_with(b"TMPDIR="));
-        env.push(format!("TMPDIR={path}").into());
-    }
+fn with_temporary(mut env: Vec<OsString>, path: &str) -> Vec<OsString> {
+    env.retain(|variable| !variable.as_bytes().starts_with(b"TMPDIR="));
+    env.push(format!("TMPDIR={path}").into());
     env
 }
 
 fn refuse_shortfalls(plan: &Plan, accept: &[String]) -> Result<(), Failure> {
-    let refused = |s: &&plan::Shortfall| !(s.acceptable && accept.iter().any(|name| name == s.name));
-    let Some(shortfall) = plan.shortfalls.iter().find(refused) else { return Ok(()) };
+    let refused =
+        |s: &&plan::Shortfall| !(s.acceptable && accept.iter().any(|name| name == s.name));
+    let Some(shortfall) = plan.shortfalls.iter().find(refused) else {
+        return Ok(());
+    };
     let mut message = shortfall.message.clone();
     if shortfall.acceptable {
         message.push_str(&format!(" (to run without it: --accept {})", shortfall.name));
@@ -226,11 +271,9 @@ fn refuse_shortfalls(plan: &Plan, accept: &[String]) -> Result<(), Failure> {
 /// open them again by `/dev/stdout` and the like, unless a rule denies them.
 fn inherited_files(plan: &Plan) -> Vec<(plan::Grant, (u64, u64, Access))> {
     let mut found = Vec::new();
-    for (fd, number) in [
-        (rustix::stdio::stdin(), 0),
-        (rustix::stdio::stdout(), 1),
-        (rustix::stdio::stderr(), 2),
-    ] {
+    for (fd, number) in
+        [(rustix::stdio::stdin(), 0), (rustix::stdio::stdout(), 1), (rustix::stdio::stderr(), 2)]
+    {
         let (Ok(stat), Ok(flags)) = (rustix::fs::fstat(fd), rustix::fs::fcntl_getfl(fd)) else {
             continue;
         };
@@ -242,7 +285,9 @@ fn inherited_files(plan: &Plan) -> Vec<(plan::Grant, (u64, u64, Access))> {
         let Ok(path) = rustix::fs::readlink(format!("/proc/self/fd/{number}"), Vec::new()) else {
             continue;
         };
-        let Ok(path) = path.into_string() else { continue };
+        let Ok(path) = path.into_string() else {
+            continue;
+        };
         let mode = flags & OFlags::RWMODE;
         for access in [Access::Read, Access::Write] {
             let wanted = match access {
@@ -305,19 +350,25 @@ fn launch_failure(step: Step, errno: Errno, path: &OsStr) -> Error {
             return Error::Launch { program, errno: name, message: text };
         }
         Step::Directory => {
-            return Failure::new(Code::LaunchFailed, format!("cannot start in the directory: {text}"))
-                .into();
+            return Failure::new(
+                Code::LaunchFailed,
+                format!("cannot start in the directory: {text}"),
+            )
+            .into();
         }
         Step::Clone => "clone",
         Step::Descriptors => "closing descriptors",
         Step::Capabilities => "dropping capabilities",
-        Step::Landlock => return setup(Mechanism::Landlock, "restricting the program", errno).into(),
+        Step::Landlock => {
+            return setup(Mechanism::Landlock, "restricting the program", errno).into();
+        }
         Step::Seccomp if errno == Errno::BUSY => {
-            let message = "an outer sandbox has a seccomp listener already, and there can be only one";
+            let message =
+                "an outer sandbox has a seccomp listener already, and there can be only one";
             return Failure::setup(Mechanism::Seccomp, message).into();
         }
         Step::Seccomp => "installing the filter (Linux 5.19 or later is needed)",
-        Step::HandOver => "handing the listener over",
+        Step::Announce => "announcing the listener",
     };
     setup(Mechanism::Seccomp, what, errno).into()
 }
@@ -327,10 +378,9 @@ fn setup(mechanism: Mechanism, what: &str, errno: Errno) -> Failure {
     Failure::setup(mechanism, format!("{what}: {text}"))
 }
 
-fn sys_pair() -> Result<(OwnedFd, OwnedFd), Failure> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-        .map_err(|e| setup(Mechanism::Seccomp, "socketpair", e))
+fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .map_err(|e| Failure::new(Code::SandboxSetupFailed, format!("pipe: {e}")))
 }
 
 fn c_string(bytes: &[u8]) -> Result<CString, Failure> {
@@ -376,4 +426,3 @@ fn is_file(path: &[u8]) -> bool {
     rustix::fs::stat(path)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
-

@@ -7,6 +7,6 @@ mod filter;
 pub mod host;
 mod landlock;
 pub mod launch;
-pub mod sys;
 mod supervise;
+pub mod sys;
 mod tmpdir;

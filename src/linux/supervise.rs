@@ -1,8 +1,9 @@
 //! Waiting for the program: signals, job control, the end of everything it started.
 
-use super::sys::process::{self, Change, SignalScope, SignalSet};
+use super::sys::process::{self, Change, SignalSet};
 use crate::cli::error::{Error, Failure};
 use crate::trap::Code;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Signals that are passed on to the program when another process sends them to us. What the
@@ -33,7 +34,8 @@ impl Signals {
     /// Blocks them.
     pub fn block() -> Signals {
         let mut all = FORWARDED.to_vec();
-        all.push(libc::SIGCHLD);
+        all.extend([libc::SIGCHLD, process::watcher_signal()]);
+        process::adopt_orphans();
         let set = SignalSet::of(&all);
         Signals { before: set.block(), set }
     }
@@ -50,14 +52,13 @@ impl Signals {
     ///
     /// `SUPERVISE_FAILED` when the watcher was killed: from then on a death of ours would leave
     /// the program's descendants behind, so the run ends.
-    pub fn supervise(
-        &self,
-        program: i32,
-        watcher: Option<i32>,
-        scope: Option<SignalScope>,
-    ) -> Result<u8, Error> {
+    pub fn supervise(&self, program: i32) -> Result<u8, Error> {
         loop {
             let (signal, sent) = self.set.wait();
+            if signal == process::watcher_signal() {
+                let message = "the watcher process was killed; the run was ended";
+                return Err(Failure::new(Code::SuperviseFailed, message).into());
+            }
             if signal != libc::SIGCHLD {
                 if sent {
                     process::signal(program, signal);
@@ -65,13 +66,6 @@ impl Signals {
                 continue;
             }
             while let Ok(Some((pid, change))) = process::wait_any(false) {
-                if Some(pid) == watcher && !matches!(change, Change::Stopped(_) | Change::Continued) {
-                    if let Some(scope) = scope {
-                        scope.kill_all();
-                    }
-                    let message = "the watcher process was killed; the run was ended";
-                    return Err(Failure::new(Code::SuperviseFailed, message).into());
-                }
                 if pid != program {
                     continue;
                 }
@@ -87,26 +81,31 @@ impl Signals {
     }
 }
 
-/// Kills whatever the program left, and waits until it is gone.
-pub fn end_all(scope: Option<SignalScope>) {
+/// Kills whatever the program left, and waits until it is gone. `watch` is our end of the watcher's
+/// pipe: closing it makes the watcher kill the domain.
+pub fn end_all(watch: OwnedFd) {
+    // Orphans come to us, so no child means no descendant; the watcher does not count as one.
+    if reap() {
+        return;
+    }
+    drop(watch);
     let deadline = Instant::now() + LAST_MOMENTS;
     let children = SignalSet::of(&[libc::SIGCHLD]);
+    while !reap() && Instant::now() < deadline {
+        if children.wait_for(Duration::from_millis(100)).is_none() {
+            // There is no watcher (Landlock before ABI 6), or it was killed.
+            process::kill_children();
+        }
+    }
+}
+
+/// Reaps what has ended; whether no child is left.
+fn reap() -> bool {
     loop {
-        match scope {
-            Some(scope) => scope.kill_all(),
-            None => process::kill_children(),
+        match process::wait_any(false) {
+            Err(_) => return true,
+            Ok(Some(_)) => {}
+            Ok(None) => return false,
         }
-        // Orphans come to us, so no child means no descendant.
-        loop {
-            match process::wait_any(false) {
-                Err(_) => return,
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-            }
-        }
-        if Instant::now() >= deadline {
-            return;
-        }
-        children.wait_for(Duration::from_millis(100));
     }
 }

@@ -39,7 +39,9 @@ impl TemporaryDirectory {
             rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
             let name = format!("landstrip-{:016x}", u64::from_ne_bytes(random));
             match rustix::fs::mkdirat(&parent, &name, Mode::RWXU) {
-                Ok(()) => return Ok(TemporaryDirectory { parent, parent_path, name }),
+                Ok(()) => {
+                    return Ok(TemporaryDirectory { parent, parent_path, name });
+                }
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
@@ -53,7 +55,8 @@ impl TemporaryDirectory {
 
     /// Removes it. What cannot be removed stays; nothing outside is ever touched.
     pub fn remove(&self) {
-        if rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR) == Err(Errno::NOTEMPTY)
+        if rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR)
+            == Err(Errno::NOTEMPTY)
         {
             if let Ok(fd) = open_directory(self.parent.as_fd(), self.name.as_str()) {
                 empty(&fd);
@@ -75,7 +78,9 @@ fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> Resul
 fn empty(root: &OwnedFd) {
     let mut fresh = 0u64;
     loop {
-        let Ok(entries) = Dir::read_from(root) else { return };
+        let Ok(entries) = Dir::read_from(root) else {
+            return;
+        };
         let mut progress = false;
         for entry in entries.flatten() {
             let name = entry.file_name();
@@ -94,7 +99,9 @@ fn empty(root: &OwnedFd) {
             }
             // The run may have taken its own permissions away.
             let _ = rustix::fs::chmodat(root, name, Mode::RWXU, AtFlags::empty());
-            let Ok(directory) = open_directory(root.as_fd(), name) else { continue };
+            let Ok(directory) = open_directory(root.as_fd(), name) else {
+                continue;
+            };
             progress |= lift(&directory, root, &mut fresh);
             progress |= rustix::fs::unlinkat(root, name, AtFlags::REMOVEDIR).is_ok();
         }
@@ -106,7 +113,9 @@ fn empty(root: &OwnedFd) {
 
 /// Deletes the files of `directory` and moves its subdirectories to `root` under fresh names.
 fn lift(directory: &OwnedFd, root: &OwnedFd, fresh: &mut u64) -> bool {
-    let Ok(entries) = Dir::read_from(directory) else { return false };
+    let Ok(entries) = Dir::read_from(directory) else {
+        return false;
+    };
     let mut progress = false;
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -122,7 +131,8 @@ fn lift(directory: &OwnedFd, root: &OwnedFd, fresh: &mut u64) -> bool {
         let _ = rustix::fs::chmodat(directory, name, Mode::RWXU, AtFlags::empty());
         *fresh += 1;
         progress |=
-            rustix::fs::renameat(directory, name, root, format!("landstrip-lifted-{fresh}")).is_ok();
+            rustix::fs::renameat(directory, name, root, format!("landstrip-lifted-{fresh}"))
+                .is_ok();
     }
     progress
 }
@@ -145,11 +155,13 @@ mod tests {
             std::fs::create_dir(&deep).unwrap();
             std::fs::write(deep.join("file"), "x").unwrap();
         }
-        std::os::unix::fs::symlink(outer.path().join("neighbour"), Path::new(&path).join("link")).unwrap();
+        std::os::unix::fs::symlink(outer.path().join("neighbour"), Path::new(&path).join("link"))
+            .unwrap();
         let locked = Path::new(&path).join("locked");
         std::fs::create_dir(&locked).unwrap();
         std::fs::write(locked.join("f"), "x").unwrap();
-        std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o0)).unwrap();
+        std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o0))
+            .unwrap();
         made.remove();
         assert!(!Path::new(&path).exists());
         assert!(outer.path().join("neighbour").exists());

@@ -169,7 +169,12 @@ fn grants(reads: bool, read: &[String], write: &[String]) -> Vec<Grant> {
         for path in read {
             match grants.iter_mut().find(|grant| grant.path == *path) {
                 Some(grant) => grant.read = true,
-                None => grants.push(Grant { path: path.clone(), read: true, write: false, names: false }),
+                None => grants.push(Grant {
+                    path: path.clone(),
+                    read: true,
+                    write: false,
+                    names: false,
+                }),
             }
         }
     }
@@ -182,7 +187,9 @@ fn grants(reads: bool, read: &[String], write: &[String]) -> Vec<Grant> {
 fn holds_execution(decider: &Decider, granted: &[String], view: &dyn FsView) -> bool {
     let denies = |rule: &&Rule| rule.access == Access::Read && rule.effect == Effect::Deny;
     decider.rules().iter().filter(denies).all(|rule| {
-        let Pattern::Subtree(path) = &rule.pattern else { return false };
+        let Pattern::Subtree(path) = &rule.pattern else {
+            return false;
+        };
         ancestors(path).all(|directory| {
             let bytes = directory.as_bytes();
             !decider.decide(Access::Read, bytes).is_allowed()
@@ -201,7 +208,8 @@ fn ancestors(path: &str) -> impl Iterator<Item = &str> {
 }
 
 fn within(path: &str, top: &str) -> bool {
-    top == "/" || path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    top == "/"
+        || path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Where the broker may have to write for the target: each root of the policy, and around those that
@@ -226,9 +234,8 @@ fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) ->
             Pattern::Subtree(path) | Pattern::Name(path) => path.as_str(),
             Pattern::Glob(glob) => glob.anchor(),
         };
+        // The built-in rules are about devices and /dev/shm, all below /dev.
         if rule.origin.is_built_in() && temporary != Some(path) {
-            // Devices are opened, never made or removed.
-            add(path, true);
             continue;
         }
         match view.kind(path) {
@@ -246,7 +253,7 @@ fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) ->
             }
         }
     }
-    add("/dev/shm", true);
+    add("/dev", true);
     roots
 }
 

@@ -106,11 +106,7 @@ impl Carver<'_> {
     /// What denials lie strictly below an allowed path.
     fn below(&self, path: &[u8]) -> Below {
         let denies = |rule: &Rule| rule.access == self.access && rule.effect == Effect::Deny;
-        let mut below = match self
-            .decider
-            .index
-            .any_below(&self.decider.rules, path, denies)
-        {
+        let mut below = match self.decider.index.any_below(&self.decider.rules, path, denies) {
             Some(_) => Below::Literals,
             None => Below::Nothing,
         };
@@ -136,9 +132,7 @@ fn outermost(mut paths: Vec<String>) -> Vec<String> {
     paths.dedup();
     let mut kept: Vec<String> = Vec::with_capacity(paths.len());
     for path in paths {
-        let covered = kept
-            .last()
-            .is_some_and(|last| is_below(path.as_bytes(), last.as_bytes()));
+        let covered = kept.last().is_some_and(|last| is_below(path.as_bytes(), last.as_bytes()));
         if !covered {
             kept.push(path);
         }
@@ -179,10 +173,7 @@ mod tests {
         let cases: &[(&str, &[&str])] = &[
             (r#""allowWrite": ["."]"#, &["/w"]),
             (r#""allowWrite": [".", "src"]"#, &["/w"]),
-            (
-                r#""allowWrite": [".", "absent", "/w/../etc"]"#,
-                &["/etc", "/w"],
-            ),
+            (r#""allowWrite": [".", "absent", "/w/../etc"]"#, &["/etc", "/w"]),
             (
                 r#""allowWrite": ["."], "denyWrite": [".git/hooks"]"#,
                 &["/w/.git/config", "/w/file", "/w/src"],
@@ -196,14 +187,8 @@ mod tests {
                 &["/w/.git/hooks", "/w/file", "/w/src"],
             ),
             (r#""allowWrite": ["."], "denyWrite": ["**/.env"]"#, &[]),
-            (
-                r#""allowWrite": ["."], "denyWrite": ["src/**/.env"]"#,
-                &["/w/.git", "/w/file"],
-            ),
-            (
-                r#""allowWrite": [".", ".git/hooks"], "denyWrite": ["**/.git"]"#,
-                &["/w/.git/hooks"],
-            ),
+            (r#""allowWrite": ["."], "denyWrite": ["src/**/.env"]"#, &["/w/.git", "/w/file"]),
+            (r#""allowWrite": [".", ".git/hooks"], "denyWrite": ["**/.git"]"#, &["/w/.git/hooks"]),
             (r#""allowWrite": ["."], "denyWriteAlways": ["."]"#, &[]),
             (r#""allowWrite": ["*"]"#, &[]),
         ];
@@ -216,25 +201,12 @@ mod tests {
     fn reading_is_granted_whole_or_around_denials() {
         let cases: &[(&str, &[&str])] = &[
             (r#""denyWrite": ["/etc"]"#, &["/"]),
-            (
-                r#""denyRead": ["~/.ssh"]"#,
-                &["/etc", "/home/u/work", "/home/v", "/proc", "/w"],
-            ),
+            (r#""denyRead": ["~/.ssh"]"#, &["/etc", "/home/u/work", "/home/v", "/proc", "/w"]),
             (
                 r#""denyRead": ["~/.ssh"], "allowRead": ["~/.ssh/key"]"#,
-                &[
-                    "/etc",
-                    "/home/u/.ssh/key",
-                    "/home/u/work",
-                    "/home/v",
-                    "/proc",
-                    "/w",
-                ],
+                &["/etc", "/home/u/.ssh/key", "/home/u/work", "/home/v", "/proc", "/w"],
             ),
-            (
-                r#""denyRead": ["/"], "allowRead": ["/etc", "."]"#,
-                &["/etc", "/w"],
-            ),
+            (r#""denyRead": ["/"], "allowRead": ["/etc", "."]"#, &["/etc", "/w"]),
             (r#""denyRead": ["/**/key"]"#, &["/proc"]),
             (r#""denyRead": ["**/key"]"#, &["/etc", "/home", "/proc"]),
         ];
@@ -253,10 +225,7 @@ mod tests {
         let rules = r#""allowWrite": ["."], "denyWrite": ["large/no", "deep/er"]"#;
         let decider = decider(rules, &tree);
         let mut budget = 100;
-        assert_eq!(
-            decider.carve(&tree, Access::Write, &mut budget),
-            ["/w/small"]
-        );
+        assert_eq!(decider.carve(&tree, Access::Write, &mut budget), ["/w/small"]);
         assert_eq!(budget, 98);
         assert_eq!(decider.carve(&tree, Access::Write, &mut 1), [""; 0]);
     }

@@ -23,10 +23,7 @@ pub(crate) enum Token {
     /// This character.
     Char(char),
     /// `[...]`: one character in these ranges, or, negated, in none of them.
-    Class {
-        negated: bool,
-        ranges: Box<[(char, char)]>,
-    },
+    Class { negated: bool, ranges: Box<[(char, char)]> },
 }
 
 impl Part {
@@ -193,10 +190,7 @@ fn class(text: &str) -> Result<Token, String> {
         }
         ranges.push((low, high));
     }
-    Ok(Token::Class {
-        negated,
-        ranges: ranges.into(),
-    })
+    Ok(Token::Class { negated, ranges: ranges.into() })
 }
 
 /// The first character of a name and its length: `None` for one byte that is not UTF-8.

@@ -108,10 +108,7 @@ impl Decider {
     /// directory, is denied.
     pub fn decide(&self, access: Access, path: &[u8]) -> Verdict<'_> {
         if path.first() != Some(&b'/') {
-            return Verdict::Deny {
-                rule: None,
-                reason: Reason::AllowMiss,
-            };
+            return Verdict::Deny { rule: None, reason: Reason::AllowMiss };
         }
         let found = self.index.find(&self.rules, access, path);
         let mut always = found.always;
@@ -121,9 +118,7 @@ impl Decider {
         };
         let weight =
             |depth: usize, literal: bool, effect: Effect| (depth, literal, effect == preferred);
-        let mut best = found
-            .best
-            .map(|(depth, effect, rule)| (weight(depth, true, effect), rule));
+        let mut best = found.best.map(|(depth, effect, rule)| (weight(depth, true, effect), rule));
         if always.is_none() && !self.globs.is_empty() {
             let names = Sieve::of_path(path);
             for (rule, glob, i) in self.globs(path) {
@@ -144,15 +139,9 @@ impl Decider {
         }
         match always.or(best.map(|(_, i)| i)).map(|i| &self.rules[i]) {
             Some(rule) if rule.effect == Effect::Allow => Verdict::Allow(Some(rule)),
-            Some(rule) => Verdict::Deny {
-                rule: Some(rule),
-                reason: Reason::DenyMatch,
-            },
+            Some(rule) => Verdict::Deny { rule: Some(rule), reason: Reason::DenyMatch },
             None if access == Access::Read => Verdict::Allow(None),
-            None => Verdict::Deny {
-                rule: None,
-                reason: Reason::AllowMiss,
-            },
+            None => Verdict::Deny { rule: None, reason: Reason::AllowMiss },
         }
     }
 
@@ -171,11 +160,8 @@ impl Decider {
         for access in [Access::Read, Access::Write] {
             let (before, after) = (self.decide(access, from), self.decide(access, to));
             if before.is_allowed() != after.is_allowed() {
-                let (denied, allowed) = if before.is_allowed() {
-                    (after, before)
-                } else {
-                    (before, after)
-                };
+                let (denied, allowed) =
+                    if before.is_allowed() { (after, before) } else { (before, after) };
                 // A denial by default has no rule; then the other end is allowed by one.
                 return denied.rule().or(allowed.rule());
             }
@@ -271,11 +257,7 @@ mod tests {
             (Access::Read, "/home/u", "!denyRead[0]"),
             (Access::Read, "/home/u/x", "!denyRead[0]"),
             (Access::Read, "/home/u/.cargo/bin", "allowRead[0]"),
-            (
-                Access::Read,
-                "/home/u/.cargo/credentials",
-                "!denyReadAlways[0]",
-            ),
+            (Access::Read, "/home/u/.cargo/credentials", "!denyReadAlways[0]"),
             (Access::Read, "/w/both/x", "allowRead[1]"),
             (Access::Read, "/w/a.key", "!denyRead[2]"),
             (Access::Read, "/w/both/a.key", "!denyRead[2]"),
@@ -306,10 +288,7 @@ mod tests {
     fn a_denied_link_holds_its_name_its_target_and_the_way() {
         let mut tree = MemoryTree::new();
         tree.link("/w/rc", "conf/rc").link("/w/conf", "/data/conf");
-        let decider = decider(
-            r#""allowWrite": [".", "/data"], "denyWrite": ["rc"]"#,
-            &tree,
-        );
+        let decider = decider(r#""allowWrite": [".", "/data"], "denyWrite": ["rc"]"#, &tree);
         for (path, allowed) in [
             ("/w/rc", false),
             ("/w/rc/below", false),
@@ -374,11 +353,7 @@ mod tests {
             ("/w/x/.git/other", false),
             ("/w/x.pem", false),
         ] {
-            assert_eq!(
-                decider.link_name(path.as_bytes()).is_some(),
-                expected,
-                "{path}"
-            );
+            assert_eq!(decider.link_name(path.as_bytes()).is_some(), expected, "{path}");
         }
     }
 }

@@ -51,13 +51,7 @@ pub struct PolicyError {
 impl PolicyError {
     /// An error without a place.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            file: None,
-            line: None,
-            key: None,
-            message: message.into(),
-        }
+        Self { code, file: None, line: None, key: None, message: message.into() }
     }
 
     /// An error at one entry of a policy.

@@ -81,10 +81,7 @@ fn as_json(node: &Node) -> Json {
             .collect(),
         Value::List(list) => list.iter().map(as_json).collect(),
         Value::Map(entries) => Json::Object(
-            entries
-                .iter()
-                .map(|(name, node)| (name.text.clone(), as_json(node)))
-                .collect(),
+            entries.iter().map(|(name, node)| (name.text.clone(), as_json(node))).collect(),
         ),
     }
 }
@@ -103,12 +100,7 @@ fn schema_and_parser_agree() {
         let Ok(tree) = tree else { continue };
         let verdict = parse("policy", &case.bytes, case.format).is_ok();
         let beyond = case.verdict["beyondSchema"].is_string();
-        assert_eq!(
-            schema.is_valid(&as_json(&tree)),
-            verdict || beyond,
-            "{}",
-            case.name
-        );
+        assert_eq!(schema.is_valid(&as_json(&tree)), verdict || beyond, "{}", case.name);
         compared += 1;
     }
     assert!(compared > 60, "most fixtures are well formed: {compared}");
@@ -136,10 +128,8 @@ fn schema_holds_the_keys_of_the_table() {
         listed += 1;
     }
     let count = |value: &Json| value.as_object().map_or(0, |map| map.len());
-    let sections: usize = SECTIONS
-        .iter()
-        .map(|section| count(&schema["properties"][section]["properties"]))
-        .sum();
+    let sections: usize =
+        SECTIONS.iter().map(|section| count(&schema["properties"][section]["properties"])).sum();
     let top = count(&schema["properties"]) - SECTIONS.len();
     assert_eq!(listed, sections + top, "no key is only in the schema");
 }

@@ -44,9 +44,7 @@ pub(crate) fn worktree(
 ) -> Result<(Vec<Rule>, Vec<Ignored>), PolicyError> {
     let mut dir = cwd;
     loop {
-        let within = roots
-            .iter()
-            .any(|root| is_within(dir.as_bytes(), root.as_bytes()));
+        let within = roots.iter().any(|root| is_within(dir.as_bytes(), root.as_bytes()));
         if !within && dir != cwd {
             return Ok((Vec::new(), Vec::new()));
         }
@@ -106,16 +104,10 @@ fn linked(
         origin: asked.clone(),
     };
     let allowed = WRITABLE.iter().map(|name| join(&common, name));
-    let mut rules: Vec<Rule> = allowed
-        .chain([own.clone()])
-        .map(|path| rule(Effect::Allow, path))
-        .collect();
+    let mut rules: Vec<Rule> =
+        allowed.chain([own.clone()]).map(|path| rule(Effect::Allow, path)).collect();
     let denied = CLOSED.iter().map(|name| join(&own, name));
-    rules.extend(
-        denied
-            .chain([dot_git.to_owned()])
-            .map(|path| rule(Effect::Deny, path)),
-    );
+    rules.extend(denied.chain([dot_git.to_owned()]).map(|path| rule(Effect::Deny, path)));
     Ok((rules, Vec::new()))
 }
 
@@ -192,11 +184,7 @@ mod tests {
         ] {
             let policy = resolved(POLICY, &tree(gitdir, commondir, back));
             let stated = |rule: &&Rule| !rule.origin.is_built_in();
-            assert_eq!(
-                policy.rules.iter().filter(stated).count(),
-                1,
-                "{gitdir} {back}"
-            );
+            assert_eq!(policy.rules.iter().filter(stated).count(), 1, "{gitdir} {back}");
             assert_eq!(policy.ignored.len(), 1, "{gitdir} {back}");
         }
     }

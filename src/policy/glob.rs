@@ -38,6 +38,9 @@ struct Body {
     parts: Vec<Part>,
     /// The states whose part is `**`.
     crossing: States,
+    /// The states whose part is a `*` right after `**`, or after other such parts: together they
+    /// match at any depth from some on.
+    loose: States,
     /// The names that every match holds.
     needs: Sieve,
 }
@@ -60,10 +63,7 @@ struct Written {
 
 impl From<Glob> for Written {
     fn from(glob: Glob) -> Self {
-        Self {
-            anchor: glob.anchor,
-            pattern: glob.body.text.clone(),
-        }
+        Self { anchor: glob.anchor, pattern: glob.body.text.clone() }
     }
 }
 
@@ -113,22 +113,21 @@ impl Glob {
                 "has more than {MAX_GLOB_PARTS} components from the first wildcard on"
             ));
         }
-        let crossing = parts
-            .iter()
-            .enumerate()
-            .filter(|(_, part)| **part == Part::Cross)
-            .fold(0, |mask, (i, _)| mask | 1 << i);
+        let (mut crossing, mut loose, mut after_cross): (States, States, bool) = (0, 0, false);
+        for (i, part) in parts.iter().enumerate() {
+            match part {
+                Part::Cross => crossing |= 1 << i,
+                Part::Any if after_cross => loose |= 1 << i,
+                _ => {}
+            }
+            after_cross = (crossing | loose) & 1 << i != 0;
+        }
         let mut needs = Sieve::default();
         parts.iter().for_each(|part| needs.need(part));
         Ok(Self {
             anchor: anchor.to_owned(),
             anchor_depth: depth(anchor.as_bytes()),
-            body: Arc::new(Body {
-                text: pattern.to_owned(),
-                parts,
-                crossing,
-                needs,
-            }),
+            body: Arc::new(Body { text: pattern.to_owned(), parts, crossing, loose, needs }),
         })
     }
 
@@ -181,9 +180,9 @@ impl Glob {
         1 << self.body.parts.len()
     }
 
-    /// The states after one more component.
-    fn step(&self, states: States, name: &[u8]) -> States {
-        let mut next = states & self.body.crossing;
+    /// The states that `name` leads to from these, but for those that `**` keeps.
+    fn moved(&self, states: States, name: &[u8]) -> States {
+        let mut next = 0;
         let mut rest = states & !self.body.crossing & !self.accepting();
         while rest != 0 {
             let i = rest.trailing_zeros();
@@ -192,7 +191,12 @@ impl Glob {
                 next |= 1 << (i + 1);
             }
         }
-        self.close(next)
+        next
+    }
+
+    /// The states after one more component.
+    fn step(&self, states: States, name: &[u8]) -> States {
+        self.close(states & self.body.crossing | self.moved(states, name))
     }
 
     /// How far `path`, absolute and normalized, leads into the glob.
@@ -227,15 +231,17 @@ impl Glob {
         Reach::Live(states)
     }
 
-    /// Whether the last name of `path` led further into the glob without completing it, so that a
-    /// symbolic link there would be on the way to a match.
+    /// Whether the last name of `path` is on the way to a match: a symbolic link of that name
+    /// would make the match mean something else. Names that `**` would take as well do not count.
     pub(crate) fn progresses_at(&self, path: &[u8]) -> bool {
-        let Reach::Live(states) = self.reach(path) else {
-            return self.reach(path) == Reach::Above;
-        };
-        match self.reach(super::path::parent(path)) {
-            Reach::Live(before) => states & !before != 0,
-            _ => true,
+        let dir = super::path::parent(path);
+        match self.reach(dir) {
+            Reach::Above => matches!(self.reach(path), Reach::Above | Reach::Live(_)),
+            Reach::Live(states) => {
+                let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+                self.moved(states & !self.body.loose, name) & !self.accepting() != 0
+            }
+            Reach::Dead | Reach::Matched(_) => false,
         }
     }
 }
@@ -258,9 +264,7 @@ pub fn expand(pattern: &str) -> Result<Vec<String>, String> {
             return Err(format!("has more than {MAX_BRACES} pairs of braces"));
         }
         if todo.len() + done.len() + commas.len() + 1 > MAX_EXPANSIONS {
-            return Err(format!(
-                "its braces expand to more than {MAX_EXPANSIONS} patterns"
-            ));
+            return Err(format!("its braces expand to more than {MAX_EXPANSIONS} patterns"));
         }
         let mut ends = commas;
         ends.push(close);
@@ -369,11 +373,7 @@ mod tests {
         ];
         for (pattern, path, expected) in cases {
             let glob = Glob::new("/w", pattern).unwrap();
-            assert_eq!(
-                glob.matches(path.as_bytes()),
-                *expected,
-                "{pattern} on {path}"
-            );
+            assert_eq!(glob.matches(path.as_bytes()), *expected, "{pattern} on {path}");
         }
         let question = Glob::new("/", "?").unwrap();
         assert!(question.matches(b"/\xff"), "one byte that is no UTF-8");
@@ -391,7 +391,11 @@ mod tests {
         assert!(glob.progresses_at(b"/w/a/.git"));
         assert!(!glob.progresses_at(b"/w/a/src"));
         assert!(!glob.progresses_at(b"/w/a/.git/hooks"));
+        assert!(Glob::new("/w", "**/a/*/b").unwrap().progresses_at(b"/w/a/a/a"));
+        assert!(!Glob::new("/w", "**/*/b").unwrap().progresses_at(b"/w/a/a"));
+        assert!(glob.progresses_at(b"/w"), "the anchor is on the way");
         let finite = Glob::new("/w", "*/x").unwrap();
+        assert!(finite.progresses_at(b"/w/a"));
         assert_eq!(finite.reach(b"/w/a/b"), Reach::Dead);
     }
 

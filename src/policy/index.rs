@@ -90,11 +90,8 @@ fn depth_bit(depth: usize) -> u64 {
 
 impl Index {
     pub(crate) fn new(rules: &[Rule]) -> Self {
-        let mut order: Vec<(&str, u32)> = rules
-            .iter()
-            .zip(0u32..)
-            .filter_map(|(rule, i)| Some((literal(rule)?, i)))
-            .collect();
+        let mut order: Vec<(&str, u32)> =
+            rules.iter().zip(0u32..).filter_map(|(rule, i)| Some((literal(rule)?, i))).collect();
         order.sort_unstable();
         let mut groups: Vec<Group> = Vec::with_capacity(order.len());
         let mut depths = 0;
@@ -126,16 +123,12 @@ impl Index {
                 *slot = i;
             }
         }
-        let mut index = Self {
-            table: vec![0; (groups.len() * 2).next_power_of_two().max(2)],
-            groups,
-            depths,
-        };
+        let mut index =
+            Self { table: vec![0; (groups.len() * 2).next_power_of_two().max(2)], groups, depths };
         for position in 0..index.groups.len() {
             let path = index.path(rules, position).as_bytes();
-            let hash = path.iter().fold(FNV_START, |h, &b| {
-                (h ^ u64::from(b)).wrapping_mul(FNV_PRIME)
-            });
+            let hash =
+                path.iter().fold(FNV_START, |h, &b| (h ^ u64::from(b)).wrapping_mul(FNV_PRIME));
             let mut slot = index.slot(hash);
             while index.table[slot] != 0 {
                 slot = (slot + 1) & (index.table.len() - 1);

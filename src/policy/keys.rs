@@ -58,11 +58,7 @@ impl Key {
 
 /// The key path of a name in a section, or at the top level.
 pub(crate) fn join(section: &str, name: &str) -> String {
-    if section.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{section}.{name}")
-    }
+    if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") }
 }
 
 const fn kept(
@@ -70,27 +66,15 @@ const fn kept(
     name: &'static str,
     slot: for<'a> fn(&'a mut Document) -> Slot<'a>,
 ) -> Key {
-    Key {
-        section,
-        name,
-        target: Target::Kept(slot),
-    }
+    Key { section, name, target: Target::Kept(slot) }
 }
 
 const fn ignored(section: &'static str, name: &'static str, reason: &'static str) -> Key {
-    Key {
-        section,
-        name,
-        target: Target::Ignored(reason),
-    }
+    Key { section, name, target: Target::Ignored(reason) }
 }
 
 const fn refused(section: &'static str, name: &'static str, reason: &'static str) -> Key {
-    Key {
-        section,
-        name,
-        target: Target::Refused(reason),
-    }
+    Key { section, name, target: Target::Refused(reason) }
 }
 
 const FS: &str = "filesystem";
@@ -103,22 +87,12 @@ const SEES: &str = "requests are not inspected here, so its rules would not hold
 /// Every known key. Those that are ignored or refused come from the Anthropic Sandbox Runtime,
 /// but for `windows.backend`.
 pub(crate) const KEYS: &[Key] = &[
-    kept(FS, "allowWrite", |d| {
-        Slot::Paths(&mut d.filesystem.allow_write)
-    }),
-    kept(FS, "denyWrite", |d| {
-        Slot::Paths(&mut d.filesystem.deny_write)
-    }),
-    kept(FS, "denyWriteAlways", |d| {
-        Slot::Paths(&mut d.filesystem.deny_write_always)
-    }),
-    kept(FS, "allowRead", |d| {
-        Slot::Paths(&mut d.filesystem.allow_read)
-    }),
+    kept(FS, "allowWrite", |d| Slot::Paths(&mut d.filesystem.allow_write)),
+    kept(FS, "denyWrite", |d| Slot::Paths(&mut d.filesystem.deny_write)),
+    kept(FS, "denyWriteAlways", |d| Slot::Paths(&mut d.filesystem.deny_write_always)),
+    kept(FS, "allowRead", |d| Slot::Paths(&mut d.filesystem.allow_read)),
     kept(FS, "denyRead", |d| Slot::Paths(&mut d.filesystem.deny_read)),
-    kept(FS, "denyReadAlways", |d| {
-        Slot::Paths(&mut d.filesystem.deny_read_always)
-    }),
+    kept(FS, "denyReadAlways", |d| Slot::Paths(&mut d.filesystem.deny_read_always)),
     kept(FS, "gitDir", |d| Slot::Flag(&mut d.filesystem.git_dir)),
     ignored(FS, "allowGitConfig", OPENS),
     ignored(FS, "disabled", OPENS),
@@ -127,69 +101,27 @@ pub(crate) const KEYS: &[Key] = &[
         "protectNonexistentFiles",
         "paths that do not exist are always held, without placeholders",
     ),
-    kept(NET, "allowNetwork", |d| {
-        Slot::Flag(&mut d.network.allow_network)
-    }),
-    kept(NET, "allowedDomains", |d| {
-        Slot::Hosts(&mut d.network.allowed_domains)
-    }),
-    kept(NET, "deniedDomains", |d| {
-        Slot::Hosts(&mut d.network.denied_domains)
-    }),
-    kept(NET, "httpProxyPort", |d| {
-        Slot::Port(&mut d.network.http_proxy_port)
-    }),
-    kept(NET, "socksProxyPort", |d| {
-        Slot::Port(&mut d.network.socks_proxy_port)
-    }),
-    kept(NET, "allowLocalBinding", |d| {
-        Slot::Flag(&mut d.network.allow_local_binding)
-    }),
-    kept(NET, "allowUnixSockets", |d| {
-        Slot::Paths(&mut d.network.allow_unix_sockets)
-    }),
-    kept(NET, "allowAllUnixSockets", |d| {
-        Slot::Flag(&mut d.network.allow_all_unix_sockets)
-    }),
-    ignored(
-        NET,
-        "allowMachLookup",
-        "`macos.allowMachLookup` is the key for it here",
-    ),
+    kept(NET, "allowNetwork", |d| Slot::Flag(&mut d.network.allow_network)),
+    kept(NET, "allowedDomains", |d| Slot::Hosts(&mut d.network.allowed_domains)),
+    kept(NET, "deniedDomains", |d| Slot::Hosts(&mut d.network.denied_domains)),
+    kept(NET, "httpProxyPort", |d| Slot::Port(&mut d.network.http_proxy_port)),
+    kept(NET, "socksProxyPort", |d| Slot::Port(&mut d.network.socks_proxy_port)),
+    kept(NET, "allowLocalBinding", |d| Slot::Flag(&mut d.network.allow_local_binding)),
+    kept(NET, "allowUnixSockets", |d| Slot::Paths(&mut d.network.allow_unix_sockets)),
+    kept(NET, "allowAllUnixSockets", |d| Slot::Flag(&mut d.network.allow_all_unix_sockets)),
+    ignored(NET, "allowMachLookup", "`macos.allowMachLookup` is the key for it here"),
     ignored(NET, "allowUnauthenticatedSocksProxy", OPENS),
-    refused(
-        NET,
-        "mitmProxy",
-        "no such proxy is used here, so its rules would not hold",
-    ),
-    refused(
-        NET,
-        "parentProxy",
-        "no such proxy is used here, so connections would go around it",
-    ),
+    refused(NET, "mitmProxy", "no such proxy is used here, so its rules would not hold"),
+    refused(NET, "parentProxy", "no such proxy is used here, so connections would go around it"),
     refused(NET, "filterRequest", SEES),
     refused(NET, "tlsTerminate", SEES),
-    kept("limits", "memory", |d| {
-        Slot::Amount(&mut d.limits.memory, Unit::Bytes)
-    }),
-    kept("limits", "pids", |d| {
-        Slot::Amount(&mut d.limits.pids, Unit::Count)
-    }),
-    kept("limits", "cpu", |d| {
-        Slot::Amount(&mut d.limits.cpu, Unit::Cpus)
-    }),
-    kept("limits", "time", |d| {
-        Slot::Amount(&mut d.limits.time, Unit::Seconds)
-    }),
-    kept("macos", "allowMachLookup", |d| {
-        Slot::Services(&mut d.macos.allow_mach_lookup)
-    }),
-    kept("windows", "appContainerMode", |d| {
-        Slot::Container(&mut d.windows.app_container_mode)
-    }),
-    kept("windows", "allowLoopback", |d| {
-        Slot::Flag(&mut d.windows.allow_loopback)
-    }),
+    kept("limits", "memory", |d| Slot::Amount(&mut d.limits.memory, Unit::Bytes)),
+    kept("limits", "pids", |d| Slot::Amount(&mut d.limits.pids, Unit::Count)),
+    kept("limits", "cpu", |d| Slot::Amount(&mut d.limits.cpu, Unit::Cpus)),
+    kept("limits", "time", |d| Slot::Amount(&mut d.limits.time, Unit::Seconds)),
+    kept("macos", "allowMachLookup", |d| Slot::Services(&mut d.macos.allow_mach_lookup)),
+    kept("windows", "appContainerMode", |d| Slot::Container(&mut d.windows.app_container_mode)),
+    kept("windows", "allowLoopback", |d| Slot::Flag(&mut d.windows.allow_loopback)),
     refused(
         "windows",
         "backend",
@@ -203,27 +135,15 @@ pub(crate) const KEYS: &[Key] = &[
     ignored("windows", "proxyPortRange", OTHER_TOOL),
     ignored("windows", "srtWin", OTHER_TOOL),
     ignored("", "$schema", "it names the schema for editors"),
-    refused(
-        "",
-        "credentials",
-        "credentials are not masked or removed here; use denyRead",
-    ),
-    ignored(
-        "",
-        "ignoreViolations",
-        "it silences reports, and every denial is reported here",
-    ),
+    refused("", "credentials", "credentials are not masked or removed here; use denyRead"),
+    ignored("", "ignoreViolations", "it silences reports, and every denial is reported here"),
     ignored("", "enableWeakerNestedSandbox", OPENS),
     ignored("", "enableWeakerNetworkIsolation", MACOS_OPENS),
     ignored("", "allowAppleEvents", MACOS_OPENS),
     ignored("", "allowPty", MACOS_OPENS),
     ignored("", "allowBrowserProcess", MACOS_OPENS),
     ignored("", "ripgrep", OTHER_TOOL),
-    ignored(
-        "",
-        "mandatoryDenySearchDepth",
-        "globs are matched at access time, at any depth",
-    ),
+    ignored("", "mandatoryDenySearchDepth", "globs are matched at access time, at any depth"),
     ignored("", "seccomp", OTHER_TOOL),
     ignored("", "bwrapPath", OTHER_TOOL),
     ignored("", "socatPath", OTHER_TOOL),
@@ -231,8 +151,7 @@ pub(crate) const KEYS: &[Key] = &[
 
 /// The key of this name in a section.
 pub(crate) fn find(section: &str, name: &str) -> Option<&'static Key> {
-    KEYS.iter()
-        .find(|key| key.section == section && key.name == name)
+    KEYS.iter().find(|key| key.section == section && key.name == name)
 }
 
 /// The known key path, a section's name among them, that an unknown key was probably meant to be.
@@ -249,11 +168,7 @@ pub(crate) fn nearest(section: &str, name: &str) -> Option<String> {
         .chain(keys)
         .map(|(known_section, known)| {
             let distance = strsim::osa_distance(&asked, &known.to_lowercase());
-            (
-                distance,
-                known_section != section,
-                join(known_section, known),
-            )
+            (distance, known_section != section, join(known_section, known))
         })
         .filter(|(distance, ..)| *distance <= tolerance)
         .min()
@@ -272,19 +187,11 @@ mod tests {
             ("filesystem", "allowNetwork", Some("network.allowNetwork")),
             ("", "filesystm", Some("filesystem")),
             ("", "denyRead", Some("filesystem.denyRead")),
-            (
-                "network",
-                "allowLocalbind",
-                Some("network.allowLocalBinding"),
-            ),
+            ("network", "allowLocalbind", Some("network.allowLocalBinding")),
             ("network", "xyz", None),
         ];
         for (section, name, expected) in cases {
-            assert_eq!(
-                nearest(section, name).as_deref(),
-                expected,
-                "{section}.{name}"
-            );
+            assert_eq!(nearest(section, name).as_deref(), expected, "{section}.{name}");
         }
     }
 
@@ -295,9 +202,6 @@ mod tests {
         paths.sort();
         paths.dedup();
         assert_eq!(paths.len(), count);
-        assert!(
-            KEYS.iter()
-                .all(|k| k.section.is_empty() || SECTIONS.contains(&k.section))
-        );
+        assert!(KEYS.iter().all(|k| k.section.is_empty() || SECTIONS.contains(&k.section)));
     }
 }

@@ -69,17 +69,12 @@ fn deduplicate(policy: &mut Document) {
     ] {
         unique(list);
     }
-    for list in [
-        &mut policy.network.allowed_domains,
-        &mut policy.network.denied_domains,
-    ] {
+    for list in [&mut policy.network.allowed_domains, &mut policy.network.denied_domains] {
         unique(list.as_mut().unwrap_or(&mut Vec::new()));
     }
     unique(&mut policy.macos.allow_mach_lookup);
     let mut seen: HashSet<Ignored> = HashSet::new();
-    policy
-        .ignored
-        .retain(|ignored| seen.insert(ignored.clone()));
+    policy.ignored.retain(|ignored| seen.insert(ignored.clone()));
 }
 
 /// A later value replaces an earlier one, an absent one leaves it.
@@ -103,5 +98,49 @@ fn unique<T: Clone + Eq + Hash>(list: &mut Vec<Located<T>>) {
     if list.len() > 1 {
         let mut seen = HashSet::with_capacity(list.len());
         list.retain(|entry| seen.insert(entry.value.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Format, parse};
+    use super::*;
+
+    fn merged(texts: &[&str]) -> Policy {
+        let parsed = texts.iter().zip(["a", "b", "c"]);
+        let docs = parsed.map(|(text, name)| parse(name, text.as_bytes(), Format::Json).unwrap());
+        merge(docs.collect())
+    }
+
+    #[test]
+    fn lists_append_and_scalars_replace() {
+        let policy = merged(&[
+            r#"{"filesystem": {"denyRead": ["/a", "/b"]}, "network": {"allowNetwork": true}}"#,
+            r#"{"filesystem": {"denyRead": ["/c", "/a", {"literal": "/a"}]},
+                "network": {"allowNetwork": false}}"#,
+            r#"{"network": {"allowedDomains": []}}"#,
+        ]);
+        let list: Vec<String> = policy
+            .filesystem
+            .deny_read
+            .iter()
+            .map(|entry| format!("{} {}", entry.value.text, entry.origin))
+            .collect();
+        let expected = [
+            "/a a:1 filesystem.denyRead[0]",
+            "/b a:1 filesystem.denyRead[1]",
+            "/c b:1 filesystem.denyRead[0]",
+            "/a b:1 filesystem.denyRead[2]",
+        ];
+        assert_eq!(list, expected);
+        let network = policy.network.allow_network.unwrap();
+        assert_eq!((network.value, network.origin.file.as_str()), (false, "b"));
+        assert_eq!(policy.network.allowed_domains, Some(vec![]));
+        assert_eq!(policy.network.denied_domains, None);
+    }
+
+    #[test]
+    fn nothing_merged_is_the_empty_policy() {
+        assert_eq!(merge(vec![]), Policy::default());
     }
 }

@@ -127,10 +127,8 @@ pub(crate) fn json(text: &str) -> Result<Node, Problem> {
     let Some(value) = parsed.value else {
         return Err((None, "the document is empty".to_owned()));
     };
-    let mut converter = Converter {
-        ends: text.match_indices('\n').map(|(at, _)| at).collect(),
-        count: 0,
-    };
+    let mut converter =
+        Converter { ends: text.match_indices('\n').map(|(at, _)| at).collect(), count: 0 };
     converter.node(value, 0)
 }
 
@@ -256,9 +254,7 @@ pub(crate) fn yaml(text: &str) -> Result<Node, Problem> {
             Event::StreamStart | Event::StreamEnd | Event::DocumentEnd | Event::Nothing => {}
         }
     }
-    builder
-        .done
-        .ok_or_else(|| (None, "the document is empty".to_owned()))
+    builder.done.ok_or_else(|| (None, "the document is empty".to_owned()))
 }
 
 /// The line a scalar starts in. The parser gives that of a block's first line with content; the
@@ -357,12 +353,10 @@ fn core_schema(text: &str) -> Value {
         "false" | "False" | "FALSE" => return Value::Bool(false),
         _ => {}
     }
-    let radix = [("0o", 8), ("0x", 16)]
-        .into_iter()
-        .find_map(|(prefix, radix)| {
-            let digits = text.strip_prefix(prefix)?;
-            (!digits.starts_with(['+', '-'])).then(|| i128::from_str_radix(digits, radix).ok())?
-        });
+    let radix = [("0o", 8), ("0x", 16)].into_iter().find_map(|(prefix, radix)| {
+        let digits = text.strip_prefix(prefix)?;
+        (!digits.starts_with(['+', '-'])).then(|| i128::from_str_radix(digits, radix).ok())?
+    });
     if let Some(integer) = radix {
         return Value::Integer(integer);
     }
@@ -374,9 +368,5 @@ fn core_schema(text: &str) -> Value {
     let numeric = unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.')
         && unsigned.contains(|c: char| c.is_ascii_digit())
         && text.parse::<f64>().is_ok();
-    if numeric {
-        Value::of_number(text)
-    } else {
-        Value::String(text.to_owned())
-    }
+    if numeric { Value::of_number(text) } else { Value::String(text.to_owned()) }
 }

@@ -40,11 +40,7 @@ pub fn parse(name: &str, bytes: &[u8], format: Format) -> Result<Document, Polic
         key: None,
         message,
     })?;
-    let mut reader = Reader {
-        file: name,
-        doc: Document::default(),
-        patterns: 0,
-    };
+    let mut reader = Reader { file: name, doc: Document::default(), patterns: 0 };
     reader.document(root)?;
     Ok(reader.doc)
 }
@@ -60,11 +56,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn origin(&self, line: u32, key: impl Into<String>) -> Origin {
-        Origin {
-            file: self.file.to_owned(),
-            line,
-            key: key.into(),
-        }
+        Origin { file: self.file.to_owned(), line, key: key.into() }
     }
 
     fn document(&mut self, root: Node) -> Result<()> {
@@ -110,10 +102,7 @@ impl Reader<'_> {
             }
             Target::Kept(slot) => {
                 // Scalars say the line of their value, which may not be that of the key.
-                let at = Origin {
-                    line: node.line,
-                    ..origin.clone()
-                };
+                let at = Origin { line: node.line, ..origin.clone() };
                 match slot(&mut self.doc) {
                     Slot::Paths(list) => *list = paths(node, &origin, &mut self.patterns)?,
                     Slot::Hosts(list) => *list = Some(strings(node, &origin, host::check)?),
@@ -153,10 +142,7 @@ fn elements(node: Node, origin: &Origin, wanted: &str) -> Result<Vec<(Node, Orig
             .zip(node.line + 1..)
             .map(|(line, number)| (line.trim(), number))
             .filter(|(line, _)| !line.is_empty())
-            .map(|(text, line)| Node {
-                line,
-                value: Value::String(text.to_owned()),
-            })
+            .map(|(text, line)| Node { line, value: Value::String(text.to_owned()) })
             .collect(),
         other => return Err(wrong_type(origin, wanted, &other)),
     };
@@ -190,10 +176,7 @@ fn paths(node: Node, origin: &Origin, patterns: &mut usize) -> Result<Paths> {
 fn entry(node: Node, origin: &Origin) -> Result<Entry> {
     const WANTED: &str = "a path, or {\"literal\": path} or {\"glob\": pattern}";
     match node.value {
-        Value::String(text) => Ok(Entry {
-            text,
-            spelling: Spelling::Plain,
-        }),
+        Value::String(text) => Ok(Entry { text, spelling: Spelling::Plain }),
         Value::Map(mut entries) if entries.len() == 1 => {
             let (name, node) = entries.remove(0);
             let spelling = match name.text.as_str() {
@@ -290,10 +273,7 @@ fn port(node: &Node, origin: &Origin) -> Result<u16> {
 
 fn amount(node: &Node, origin: &Origin, unit: Unit) -> Result<u64> {
     let (wanted, largest) = match unit {
-        Unit::Bytes => (
-            "a number of bytes above 0, or a string like \"512M\"",
-            1 << 62,
-        ),
+        Unit::Bytes => ("a number of bytes above 0, or a string like \"512M\"", 1 << 62),
         Unit::Count => ("a whole number above 0", 1 << 22),
         Unit::Cpus => ("a number of CPUs, at least 0.001", 1_000_000),
         Unit::Seconds => ("a whole number of seconds above 0", 1 << 31),
@@ -308,7 +288,7 @@ fn amount(node: &Node, origin: &Origin, unit: Unit) -> Result<u64> {
     };
     let value = match (&node.value, unit) {
         (Value::Integer(value), Unit::Cpus) => value.saturating_mul(1000),
-        (Value::Float(value), Unit::Cpus) if value.is_finite() => (value * 1000.0).floor() as i128,
+        (Value::Float(value), Unit::Cpus) if *value >= 0.001 => (value * 1000.0).round() as i128,
         (Value::Integer(value), _) => *value,
         (Value::String(text), Unit::Bytes) => suffixed(text).ok_or_else(wrong)?,
         (Value::Float(value), _) if *value > largest as f64 => return Err(too_large()),

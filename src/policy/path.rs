@@ -13,11 +13,7 @@ const MAX_LINKS: usize = 40;
 
 /// The number of components; `/` has none.
 pub(crate) fn depth(path: &[u8]) -> usize {
-    if path == b"/" {
-        0
-    } else {
-        path.iter().filter(|&&b| b == b'/').count()
-    }
+    if path == b"/" { 0 } else { path.iter().filter(|&&b| b == b'/').count() }
 }
 
 /// Whether `path` lies strictly below `dir`. Both are absolute and normalized.
@@ -43,11 +39,7 @@ pub(crate) fn parent(path: &[u8]) -> &[u8] {
 
 /// Appends a name to a directory.
 pub(crate) fn join(dir: &str, name: &str) -> String {
-    if dir == "/" {
-        format!("/{name}")
-    } else {
-        format!("{dir}/{name}")
-    }
+    if dir == "/" { format!("/{name}") } else { format!("{dir}/{name}") }
 }
 
 /// What a literal leads to.
@@ -78,10 +70,7 @@ pub(crate) fn check_typed(text: &str, variables: bool) -> Result<(), (&'static s
         return Err((error::PARSE_FAILED, message));
     }
     if text.contains('\0') {
-        return Err((
-            error::PARSE_FAILED,
-            "the path holds a NUL character".to_owned(),
-        ));
+        return Err((error::PARSE_FAILED, "the path holds a NUL character".to_owned()));
     }
     if let Some(rest) = text.strip_prefix('~')
         && !rest.is_empty()
@@ -114,11 +103,7 @@ pub(crate) struct Walker<'a> {
 
 impl<'a> Walker<'a> {
     pub(crate) fn new(view: &'a dyn FsView, home: Option<&'a str>) -> Self {
-        Self {
-            view,
-            home,
-            known: HashMap::new(),
-        }
+        Self { view, home, known: HashMap::new() }
     }
 
     /// What `path` is; it has no symbolic link before its last component.
@@ -171,12 +156,7 @@ impl<'a> Walker<'a> {
         if walk.path.is_empty() {
             walk.path.push('/');
         }
-        Ok(Target {
-            path: walk.path,
-            links: walk.links,
-            last_link: walk.last_link,
-            kind,
-        })
+        Ok(Target { path: walk.path, links: walk.links, last_link: walk.last_link, kind })
     }
 
     /// Takes the components of `text` one by one, and those of the links they turn out to be.
@@ -213,8 +193,7 @@ impl<'a> Walker<'a> {
                         );
                         return Err(PolicyError::at(error::TRAVERSAL_DEPTH, origin, message));
                     }
-                    walk.path
-                        .truncate(if target.starts_with('/') { 0 } else { length });
+                    walk.path.truncate(if target.starts_with('/') { 0 } else { length });
                     todo.extend(components(&target, false));
                 }
                 Kind::SymlinkNotUtf8 => {
@@ -279,18 +258,8 @@ mod tests {
                 &["/home/u", "/data/u/rc", "/data/u/dot"],
                 Some("/data/u/rc"),
             ),
-            (
-                "~/gone",
-                "/data/u/nowhere/x",
-                &["/home/u", "/data/u/gone"],
-                Some("/data/u/gone"),
-            ),
-            (
-                "~/dot/new/file",
-                "/data/u/conf/new/file",
-                &["/home/u", "/data/u/dot"],
-                None,
-            ),
+            ("~/gone", "/data/u/nowhere/x", &["/home/u", "/data/u/gone"], Some("/data/u/gone")),
+            ("~/dot/new/file", "/data/u/conf/new/file", &["/home/u", "/data/u/dot"], None),
             ("x", "/work/x", &[], None),
             ("../../..", "/", &[], None),
             ("~/../y", "/data/y", &["/home/u"], None),
@@ -312,14 +281,8 @@ mod tests {
         let mut walker = Walker::new(&tree, None);
         let origin = Origin::default();
         let code = |result: Result<Target, PolicyError>| result.unwrap_err().code;
-        assert_eq!(
-            code(walker.follow("/loop", "/", &origin)),
-            error::TRAVERSAL_DEPTH
-        );
-        assert_eq!(
-            code(walker.follow("~/x", "/", &origin)),
-            error::HOME_UNAVAILABLE
-        );
+        assert_eq!(code(walker.follow("/loop", "/", &origin)), error::TRAVERSAL_DEPTH);
+        assert_eq!(code(walker.follow("~/x", "/", &origin)), error::HOME_UNAVAILABLE);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use super::anchor::{Anchor, anchors};
 use super::document::{Entry, Paths, Policy};
 use super::error::{self, PolicyError};
 use super::git;
@@ -99,39 +100,6 @@ struct Resolver<'a> {
     out: ResolvedPolicy,
     /// The `Name` rules made so far, as (path, always).
     names: HashSet<(String, bool)>,
-}
-
-/// A directory that globs are anchored below.
-struct Anchor {
-    path: String,
-    /// Whether no other anchor lies above: a glob that starts with `**` needs only these.
-    outermost: bool,
-}
-
-/// The anchors for these directories, each once, in order.
-fn anchors<'a>(dirs: impl Iterator<Item = &'a str>) -> Vec<Anchor> {
-    let mut seen = HashSet::new();
-    let dirs: Vec<&str> = dirs.filter(|dir| seen.insert(*dir)).collect();
-    let outermost = |dir: &str| {
-        let mut above = dir;
-        loop {
-            above = match above.rfind('/') {
-                _ if above == "/" => return true,
-                Some(0) => "/",
-                Some(at) => &above[..at],
-                None => return true,
-            };
-            if seen.contains(above) {
-                return false;
-            }
-        }
-    };
-    dirs.iter()
-        .map(|dir| Anchor {
-            path: (*dir).to_owned(),
-            outermost: outermost(dir),
-        })
-        .collect()
 }
 
 impl Resolver<'_> {
@@ -335,10 +303,7 @@ mod tests {
             };
             format!("{effect}{access} {pattern}")
         };
-        let stated = policy
-            .rules
-            .iter()
-            .filter(|rule| !rule.origin.is_built_in());
+        let stated = policy.rules.iter().filter(|rule| !rule.origin.is_built_in());
         stated.map(shown).collect()
     }
 
@@ -354,21 +319,11 @@ mod tests {
     #[test]
     fn entries_become_rules() {
         let cases: &[(&str, &[&str])] = &[
-            (
-                r#""allowWrite": [".", "./", "/w//."]"#,
-                &["+w /w", "+w /w", "+w /w"],
-            ),
-            (
-                r#""allowWrite": ["~/x", "../y", "out"]"#,
-                &["+w /home/u/x", "+w /y", "+w /data/out"],
-            ),
+            (r#""allowWrite": [".", "./", "/w//."]"#, &["+w /w", "+w /w", "+w /w"]),
+            (r#""allowWrite": ["~/x", "../y", "out"]"#, &["+w /home/u/x", "+w /y", "+w /data/out"]),
             (
                 r#""denyWrite": ["~/.bashrc"]"#,
-                &[
-                    "-w name /home/u/.bashrc",
-                    "-w /home/u/.bashrc",
-                    "-w /home/u/dot/bashrc",
-                ],
+                &["-w name /home/u/.bashrc", "-w /home/u/.bashrc", "-w /home/u/dot/bashrc"],
             ),
             (
                 r#""denyRead": ["out/x", "out/y"]"#,
@@ -388,22 +343,10 @@ mod tests {
                     "-w glob /etc *",
                 ],
             ),
-            (
-                r#""allowWrite": ["/x", "*.tmp"]"#,
-                &["+w /x", "+w glob /w *.tmp"],
-            ),
-            (
-                r#""denyWrite": ["{a,b/*}/c"]"#,
-                &["-w /w/a/c", "-w glob /w/b */c"],
-            ),
-            (
-                r#""denyWrite": ["out/*.o"]"#,
-                &["-w name /w/out", "-w glob /data/out *.o"],
-            ),
-            (
-                r#""allowRead": [{"literal": "a*"}, {"glob": "b"}]"#,
-                &["+r /w/a*", "+r /w/b"],
-            ),
+            (r#""allowWrite": ["/x", "*.tmp"]"#, &["+w /x", "+w glob /w *.tmp"]),
+            (r#""denyWrite": ["{a,b/*}/c"]"#, &["-w /w/a/c", "-w glob /w/b */c"]),
+            (r#""denyWrite": ["out/*.o"]"#, &["-w name /w/out", "-w glob /data/out *.o"]),
+            (r#""allowRead": [{"literal": "a*"}, {"glob": "b"}]"#, &["+r /w/a*", "+r /w/b"]),
         ];
         for (filesystem, expected) in cases {
             let json = format!("{{\"filesystem\":{{{filesystem}}}}}");
@@ -423,10 +366,7 @@ mod tests {
         assert_eq!(granted("", Access::Write), all);
         assert_eq!(granted("", Access::Read), 0);
         assert_eq!(granted(r#""denyRead": ["/"]"#, Access::Read), all);
-        assert_eq!(
-            granted(r#""denyWrite": ["/dev/tty", "/dev"]"#, Access::Write),
-            all - 1
-        );
+        assert_eq!(granted(r#""denyWrite": ["/dev/tty", "/dev"]"#, Access::Write), all - 1);
     }
 
     #[test]
@@ -457,12 +397,8 @@ mod tests {
     #[test]
     fn what_cannot_be_resolved_is_refused_with_its_line() {
         let mut tree = tree();
-        tree.link("/w/loop", "loop")
-            .add("/w/odd", Kind::SymlinkNotUtf8, b"");
-        for (entry, code) in [
-            ("loop/x", error::TRAVERSAL_DEPTH),
-            ("odd/x", error::PARSE_FAILED),
-        ] {
+        tree.link("/w/loop", "loop").add("/w/odd", Kind::SymlinkNotUtf8, b"");
+        for (entry, code) in [("loop/x", error::TRAVERSAL_DEPTH), ("odd/x", error::PARSE_FAILED)] {
             let json = format!("{{\"filesystem\":\n{{\"denyRead\": [\"{entry}\"]}}}}");
             let error = try_resolve(&json, &tree).unwrap_err();
             assert_eq!((error.code, error.line), (code, Some(2)), "{entry}");
@@ -492,9 +428,6 @@ mod tests {
         assert_eq!(policy.network.allowed_domains, Some(vec![]));
         assert_eq!(policy.network.allow_unix_sockets.len(), 1);
         let text = serde_json::to_string(&policy).unwrap();
-        assert_eq!(
-            serde_json::from_str::<ResolvedPolicy>(&text).unwrap(),
-            policy
-        );
+        assert_eq!(serde_json::from_str::<ResolvedPolicy>(&text).unwrap(), policy);
     }
 }

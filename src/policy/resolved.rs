@@ -31,9 +31,7 @@ pub struct ResolvedPolicy {
 impl ResolvedPolicy {
     /// Whether anything is denied for reading.
     pub fn restricts_reading(&self) -> bool {
-        self.rules
-            .iter()
-            .any(|rule| rule.access == Access::Read && rule.effect == Effect::Deny)
+        self.rules.iter().any(|rule| rule.access == Access::Read && rule.effect == Effect::Deny)
     }
 
     /// The directories and files that literal `allowWrite` entries open.

@@ -23,11 +23,7 @@ pub struct Origin {
 impl Origin {
     /// The origin of a rule that holds in every run; `key` says which.
     pub fn built_in(key: &str) -> Self {
-        Self {
-            file: BUILT_IN.to_owned(),
-            line: 0,
-            key: key.to_owned(),
-        }
+        Self { file: BUILT_IN.to_owned(), line: 0, key: key.to_owned() }
     }
 
     /// Whether no document states this rule.

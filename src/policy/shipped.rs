@@ -63,9 +63,7 @@ mod tests {
             let text = find(name).unwrap().text;
             let doc = parse(name, text.as_bytes(), Format::Json).unwrap();
             let list = merge(vec![doc]).filesystem.deny_read;
-            list.into_iter()
-                .map(|entry| entry.value)
-                .collect::<Vec<_>>()
+            list.into_iter().map(|entry| entry.value).collect::<Vec<_>>()
         };
         assert_eq!(read("@agent"), read("@secrets"));
     }

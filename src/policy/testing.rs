@@ -7,11 +7,7 @@ use super::{
 /// Resolves a JSON policy in `/w` with the home directory `/home/u`.
 pub(crate) fn try_resolve(json: &str, tree: &MemoryTree) -> Result<ResolvedPolicy, PolicyError> {
     let doc = parse("p.json", json.as_bytes(), Format::Json)?;
-    let place = Place {
-        cwd: "/w",
-        home: Some("/home/u"),
-        view: tree,
-    };
+    let place = Place { cwd: "/w", home: Some("/home/u"), view: tree };
     resolve(&merge(vec![doc]), &place)
 }
 

@@ -32,14 +32,10 @@ pub fn tighten(base: ResolvedPolicy, exe: ResolvedPolicy) -> Result<ResolvedPoli
     least(&mut limits.time, own.time);
 
     let services = &mut out.macos.allow_mach_lookup;
-    subset(
-        services,
-        exe.macos.allow_mach_lookup,
-        |wide, narrow| match wide.strip_suffix('*') {
-            Some(start) => narrow.starts_with(start),
-            None => wide == narrow,
-        },
-    )?;
+    subset(services, exe.macos.allow_mach_lookup, |wide, narrow| match wide.strip_suffix('*') {
+        Some(start) => narrow.starts_with(start),
+        None => wide == narrow,
+    })?;
 
     let (windows, own) = (&mut out.windows, exe.windows);
     flag(&mut windows.allow_loopback, own.allow_loopback)?;
@@ -72,10 +68,7 @@ fn grants(rule: &Rule, access: Access) -> bool {
 
 fn rules(base: Vec<Rule>, exe: Vec<Rule>) -> Result<Vec<Rule>, PolicyError> {
     let run = Decider::of_rules(base);
-    let exe: Vec<Rule> = exe
-        .into_iter()
-        .filter(|rule| !rule.origin.is_built_in())
-        .collect();
+    let exe: Vec<Rule> = exe.into_iter().filter(|rule| !rule.origin.is_built_in()).collect();
     for rule in exe.iter().filter(|rule| rule.effect == Effect::Allow) {
         if !run.gives(rule) {
             return Err(wider(&rule.origin, &format!("{:?}", rule.text)));
@@ -115,10 +108,7 @@ impl Decider {
             Pattern::Subtree(path) | Pattern::Name(path) => (path.as_bytes(), false),
             Pattern::Glob(glob) => (glob.anchor().as_bytes(), true),
         };
-        let denied = matches!(
-            self.decide(rule.access, top),
-            Verdict::Deny { rule: Some(_), .. }
-        );
+        let denied = matches!(self.decide(rule.access, top), Verdict::Deny { rule: Some(_), .. });
         denied || is_glob && self.denies_below(rule.access, top)
     }
 
@@ -128,9 +118,7 @@ impl Decider {
         let denies = |rule: &Rule| rule.access == access && rule.effect == Effect::Deny;
         let reaches = |glob: &Glob| matches!(glob.reach(dir), Reach::Above | Reach::Live(_));
         self.index.any_below(&self.rules, dir, denies).is_some()
-            || self
-                .globs(dir)
-                .any(|(rule, glob, _)| denies(rule) && reaches(glob))
+            || self.globs(dir).any(|(rule, glob, _)| denies(rule) && reaches(glob))
     }
 }
 
@@ -148,11 +136,9 @@ fn network(base: Network, exe: Network) -> Result<Network, PolicyError> {
         if out.allow_network {
             // Hosts are only told apart where the network is enforced.
             out.allow_network = false;
-        } else if let Some(host) = own.iter().find(|own| {
-            !held
-                .iter()
-                .any(|held| host::covers(&held.value, &own.value))
-        }) {
+        } else if let Some(host) =
+            own.iter().find(|own| !held.iter().any(|held| host::covers(&held.value, &own.value)))
+        {
             return Err(wider(&host.origin, &format!("{:?}", host.value)));
         }
         out.allowed_domains = Some(own);
@@ -164,20 +150,13 @@ fn network(base: Network, exe: Network) -> Result<Network, PolicyError> {
     port(&out.socks_proxy_port, exe.socks_proxy_port)?;
     flag(&mut out.allow_local_binding, exe.allow_local_binding)?;
 
-    let all = out
-        .allow_all_unix_sockets
-        .as_ref()
-        .is_some_and(|all| all.value);
+    let all = out.allow_all_unix_sockets.as_ref().is_some_and(|all| all.value);
     let held = std::mem::take(&mut out.allow_unix_sockets);
     if exe.allow_unix_sockets.is_empty() {
         out.allow_unix_sockets = held;
     } else {
         let within = |own: &Rule| held.iter().any(|held| socket_within(own, held));
-        if let Some(socket) = exe
-            .allow_unix_sockets
-            .iter()
-            .find(|own| !all && !within(own))
-        {
+        if let Some(socket) = exe.allow_unix_sockets.iter().find(|own| !all && !within(own)) {
             return Err(wider(&socket.origin, &format!("{:?}", socket.text)));
         }
         out.allow_unix_sockets = exe.allow_unix_sockets;
@@ -268,11 +247,7 @@ mod tests {
     fn try_tighten(base: &str, exe: &str) -> Result<ResolvedPolicy, PolicyError> {
         let tree = MemoryTree::new();
         let base = resolved(base, &tree);
-        let place = Place {
-            cwd: "/w",
-            home: None,
-            view: &tree,
-        };
+        let place = Place { cwd: "/w", home: None, view: &tree };
         let doc = parse("exe", exe.as_bytes(), super::super::Format::Json)?;
         let exe = resolve_executable(&merge(vec![doc]), &place, &base)?;
         tighten(base, exe)
@@ -304,11 +279,7 @@ mod tests {
         ] {
             let error = try_tighten(BASE, exe).unwrap_err();
             assert_eq!(error.code, error::NOT_TIGHTER, "{exe}");
-            assert_eq!(
-                (error.file.as_deref(), error.line),
-                (Some("exe"), Some(1)),
-                "{exe}"
-            );
+            assert_eq!((error.file.as_deref(), error.line), (Some("exe"), Some(1)), "{exe}");
         }
     }
 
@@ -334,11 +305,7 @@ mod tests {
             (Access::Read, "/secret/open/deep", false),
             (Access::Read, "/etc/x", false),
         ] {
-            assert_eq!(
-                allowed(&policy, access, path),
-                expected,
-                "{access:?} {path}"
-            );
+            assert_eq!(allowed(&policy, access, path), expected, "{access:?} {path}");
         }
         let network = &policy.network;
         assert_eq!(network.allowed_domains.as_ref().unwrap().len(), 1);

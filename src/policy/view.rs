@@ -55,9 +55,7 @@ impl MemoryTree {
     /// Adds a node of any kind, and its missing parents as directories.
     pub fn add(&mut self, path: &str, kind: Kind, content: &[u8]) -> &mut Self {
         for (at, _) in path.match_indices('/').skip(1) {
-            self.nodes
-                .entry(path[..at].to_owned())
-                .or_insert((Kind::Dir, Vec::new()));
+            self.nodes.entry(path[..at].to_owned()).or_insert((Kind::Dir, Vec::new()));
         }
         self.nodes.insert(path.to_owned(), (kind, content.to_vec()));
         self
@@ -70,10 +68,7 @@ impl MemoryTree {
 
     /// Adds a regular file with one link.
     pub fn file(&mut self, path: &str, content: &str) -> &mut Self {
-        let kind = Kind::File {
-            links: 1,
-            executable: false,
-        };
+        let kind = Kind::File { links: 1, executable: false };
         self.add(path, kind, content.as_bytes())
     }
 
@@ -90,20 +85,14 @@ impl MemoryTree {
 
 impl FsView for MemoryTree {
     fn kind(&self, path: &str) -> Kind {
-        self.nodes
-            .get(path)
-            .map_or(Kind::Absent, |(kind, _)| kind.clone())
+        self.nodes.get(path).map_or(Kind::Absent, |(kind, _)| kind.clone())
     }
 
     fn list(&self, dir: &str, limit: usize) -> Option<Vec<String>> {
         if self.kind(dir) != Kind::Dir {
             return None;
         }
-        let prefix = if dir == "/" {
-            "/".to_owned()
-        } else {
-            format!("{dir}/")
-        };
+        let prefix = if dir == "/" { "/".to_owned() } else { format!("{dir}/") };
         let names: Vec<String> = self
             .nodes
             .range(prefix.clone()..)

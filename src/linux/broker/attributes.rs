@@ -26,7 +26,8 @@ impl Task<'_> {
             return Err(Errno::INVAL);
         }
         let null = self.call.arg(path) == 0;
-        let requested = if null && flags & libc::AT_EMPTY_PATH != 0 { Vec::new() } else { self.path(path)? };
+        let requested =
+            if null && flags & libc::AT_EMPTY_PATH != 0 { Vec::new() } else { self.path(path)? };
         if requested.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
             let object = self.object_of(dirfd)?;
             self.still_waits()?;
@@ -116,7 +117,12 @@ impl Task<'_> {
         }
         self.change(subject, |object| {
             let mode = Mode::from_raw_mode(mode);
-            rustix::fs::chmodat(&self.broker.own_fds, fd_name(object.fd.as_fd()), mode, AtFlags::empty())
+            rustix::fs::chmodat(
+                &self.broker.own_fds,
+                fd_name(object.fd.as_fd()),
+                mode,
+                AtFlags::empty(),
+            )
         })
     }
 
@@ -151,7 +157,8 @@ impl Task<'_> {
             0 => now(),
             address => {
                 let raw: [u8; 32] = memory::read_array(self.tid(), address)?;
-                let word = |at: usize| i64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight"));
+                let word =
+                    |at: usize| i64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight"));
                 let stamp = |at| Timespec { tv_sec: word(at), tv_nsec: word(at + 8) as _ };
                 Timestamps { last_access: stamp(0), last_modification: stamp(16) }
             }
@@ -174,7 +181,8 @@ impl Task<'_> {
             0 => now(),
             address => {
                 let raw: [u8; 32] = memory::read_array(self.tid(), address)?;
-                let word = |at: usize| i64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight"));
+                let word =
+                    |at: usize| i64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight"));
                 if !(0..1_000_000).contains(&word(8)) || !(0..1_000_000).contains(&word(24)) {
                     return Err(Errno::INVAL);
                 }
@@ -195,7 +203,8 @@ impl Task<'_> {
             0 => now(),
             address => {
                 let raw: [u8; 16] = memory::read_array(self.tid(), address)?;
-                let word = |at: usize| i64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight"));
+                let word =
+                    |at: usize| i64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight"));
                 let stamp = |at| Timespec { tv_sec: word(at), tv_nsec: 0 };
                 Timestamps { last_access: stamp(0), last_modification: stamp(8) }
             }

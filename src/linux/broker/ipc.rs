@@ -6,8 +6,8 @@
 use super::task::Task;
 use super::{Answer, Errno};
 use crate::linux::sys::ipc::{self, Kind};
-use crate::policy::Verdict;
 use crate::policy::Reason;
+use crate::policy::Verdict;
 use crate::trap::Operation;
 use rustix::fs::{AtFlags, Stat};
 use std::collections::{HashMap, HashSet};
@@ -37,7 +37,8 @@ impl Objects {
 
     /// Whether a name may be made in `directory` although no rule of the policy allows it.
     pub fn may_create(&self, directory: &[u8], verdict: &Verdict<'_>) -> bool {
-        self.is_home(directory) && matches!(verdict, Verdict::Deny { reason: Reason::AllowMiss, .. })
+        self.is_home(directory)
+            && matches!(verdict, Verdict::Deny { reason: Reason::AllowMiss, .. })
     }
 
     /// Whether `directory` is where shared memory lives.
@@ -78,12 +79,16 @@ impl Objects {
         // A file may have been renamed or linked since: what counts is the inode.
         let Ok(directory) = rustix::fs::open(
             HOME,
-            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::OFlags::RDONLY
+                | rustix::fs::OFlags::DIRECTORY
+                | rustix::fs::OFlags::CLOEXEC,
             rustix::fs::Mode::empty(),
         ) else {
             return;
         };
-        let Ok(entries) = rustix::fs::Dir::read_from(&directory) else { return };
+        let Ok(entries) = rustix::fs::Dir::read_from(&directory) else {
+            return;
+        };
         for entry in entries.flatten() {
             let name = entry.file_name();
             let Ok(stat) = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else {

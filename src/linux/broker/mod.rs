@@ -20,15 +20,15 @@ mod task;
 use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Rule, Verdict};
 use held::Held;
-pub use pool::serve;
+pub use pool::{serve, serve_announced};
 pub use report::Reporter;
-pub use task::ALWAYS;
 use resolve::fd_name;
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+pub use task::ALWAYS;
 use task::Task;
 
 /// What a call comes to.
@@ -128,12 +128,13 @@ impl Broker {
     pub fn new(config: Config) -> Result<Broker, Errno> {
         let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |path| rustix::fs::open(path, directory, Mode::empty());
-        let linked = config.linked.into_iter().map(|(dev, ino, access, rule)| ((dev, ino, access), rule));
+        let linked =
+            config.linked.into_iter().map(|(dev, ino, access, rule)| ((dev, ino, access), rule));
         Ok(Broker {
             listener: OnceLock::new(),
+            kernel_write: Held::new(&config.kernel_write, &config.decider),
+            kernel_read: Held::new(&config.kernel_read, &config.decider),
             decider: config.decider,
-            kernel_write: Held::new(&config.kernel_write),
-            kernel_read: Held::new(&config.kernel_read),
             reads: config.reads,
             network: config.network,
             unix_sockets: config.unix_sockets,
@@ -266,7 +267,9 @@ fn handle(task: &Task<'_>) -> Answer {
         c::SYS_mkdirat => task.mkdir(task.int(0), 1, task.call.arg(2)),
         c::SYS_mknodat => task.mknod(task.int(0), 1, task.call.arg(2), task.call.arg(3)),
         c::SYS_unlinkat => task.unlink(task.int(0), 1, task.int(2)),
-        c::SYS_renameat2 => task.rename((task.int(0), 1), (task.int(2), 3), task.call.arg(4) as u32),
+        c::SYS_renameat2 => {
+            task.rename((task.int(0), 1), (task.int(2), 3), task.call.arg(4) as u32)
+        }
         c::SYS_linkat => task.link((task.int(0), 1), (task.int(2), 3), task.int(4)),
         c::SYS_symlinkat => task.symlink(0, task.int(1), 2),
         c::SYS_truncate => task.truncate(),
@@ -285,15 +288,27 @@ fn handle(task: &Task<'_>) -> Answer {
         super::sys::nr::SETXATTRAT => task.set_xattr_at(),
         super::sys::nr::REMOVEXATTRAT => task.remove_xattr_at(),
         c::SYS_umask => Ok(task.umask()),
-        c::SYS_setuid | c::SYS_setgid | c::SYS_setreuid | c::SYS_setregid | c::SYS_setresuid
-        | c::SYS_setresgid | c::SYS_setgroups | c::SYS_setfsuid | c::SYS_setfsgid | c::SYS_capset => {
-            Ok(task.identity())
-        }
+        c::SYS_setuid
+        | c::SYS_setgid
+        | c::SYS_setreuid
+        | c::SYS_setregid
+        | c::SYS_setresuid
+        | c::SYS_setresgid
+        | c::SYS_setgroups
+        | c::SYS_setfsuid
+        | c::SYS_setfsgid
+        | c::SYS_capset => Ok(task.identity()),
         c::SYS_landlock_create_ruleset => task.create_ruleset(),
         c::SYS_landlock_restrict_self => task.restrict_self(),
         c::SYS_shmget | c::SYS_semget | c::SYS_msgget => task.ipc_get(),
-        c::SYS_shmat | c::SYS_shmctl | c::SYS_semop | c::SYS_semtimedop | c::SYS_semctl
-        | c::SYS_msgsnd | c::SYS_msgrcv | c::SYS_msgctl => task.ipc_use(),
+        c::SYS_shmat
+        | c::SYS_shmctl
+        | c::SYS_semop
+        | c::SYS_semtimedop
+        | c::SYS_semctl
+        | c::SYS_msgsnd
+        | c::SYS_msgrcv
+        | c::SYS_msgctl => task.ipc_use(),
         c::SYS_mq_open | c::SYS_mq_unlink => task.message_queue(),
         c::SYS_socket | c::SYS_socketpair => task.socket(),
         c::SYS_connect => task.connect(),

@@ -117,7 +117,8 @@ impl Task<'_> {
         }
         self.assume_creator()?;
         let mode = Mode::from_raw_mode(mode as u32 & 0o1777);
-        Ok(rustix::fs::mknodat(&name.spot.dir, name.spot.name.as_slice(), kind, mode, device).into())
+        Ok(rustix::fs::mknodat(&name.spot.dir, name.spot.name.as_slice(), kind, mode, device)
+            .into())
     }
 
     /// symlink(2) and symlinkat(2).
@@ -236,7 +237,8 @@ impl Task<'_> {
     /// rename(2), renameat(2) and renameat2(2).
     pub(super) fn rename(&self, old: Place, new: Place, flags: u32) -> Result<Answer, Errno> {
         const KNOWN: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT;
-        if flags & !KNOWN != 0 || (flags & libc::RENAME_EXCHANGE != 0 && flags != libc::RENAME_EXCHANGE)
+        if flags & !KNOWN != 0
+            || (flags & libc::RENAME_EXCHANGE != 0 && flags != libc::RENAME_EXCHANGE)
         {
             return Err(Errno::INVAL);
         }
@@ -296,9 +298,14 @@ impl Task<'_> {
                 return Ok(Some(self.refuse(refusal)));
             }
         }
-        let verdict = self.broker.decide(Access::Read, &from.path);
-        if let Some(refusal) = Refusal::of(&verdict, Access::Read, &from.path, &from.requested) {
-            return Ok(Some(self.refuse(refusal)));
+        // An unreadable object must not get a readable name. Nor the other way about: Landlock's rules
+        // go with an object, and a readable one would stay so, with all that comes to be in it.
+        for name in [from, to] {
+            let verdict = self.broker.decide(Access::Read, &name.path);
+            if let Some(refusal) = Refusal::of(&verdict, Access::Read, &name.path, &name.requested)
+            {
+                return Ok(Some(self.refuse(refusal)));
+            }
         }
         if !self.broker.linked.is_empty() {
             let object = self.object_at(&from.spot)?;

@@ -108,7 +108,8 @@ impl Task<'_> {
         let tid = Pid::from_raw(self.tid()).ok_or(Errno::SRCH)?;
         // A thread that leads no group: PIDFD_THREAD (Linux 6.9), or its group's leader.
         let thread = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
-        let pidfd = match pidfd_open(tid, PidfdFlags::empty()).or_else(|_| pidfd_open(tid, thread)) {
+        let pidfd = match pidfd_open(tid, PidfdFlags::empty()).or_else(|_| pidfd_open(tid, thread))
+        {
             Ok(pidfd) => pidfd,
             Err(_) => {
                 let leader = Pid::from_raw(self.status()?.tgid).ok_or(Errno::SRCH)?;
@@ -232,7 +233,8 @@ impl Task<'_> {
                 Ok(Answer::Value(0))
             }
             UnixAddress::Path(path) => {
-                let Last::Spot(spot) = self.spot(libc::AT_FDCWD, path, ResolveFlags::empty())? else {
+                let Last::Spot(spot) = self.spot(libc::AT_FDCWD, path, ResolveFlags::empty())?
+                else {
                     return Err(Errno::ADDRINUSE);
                 };
                 let full = spot.path();

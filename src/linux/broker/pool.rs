@@ -7,7 +7,7 @@
 
 use super::task::Task;
 use super::{Answer, Broker, handle};
-use crate::linux::sys::{self, Errno, process, seccomp};
+use crate::linux::sys::{Errno, process, seccomp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -62,28 +62,32 @@ impl Pool {
     }
 }
 
-/// Starts the first worker; it takes the listener from `socket` and serves. When the target never
-/// starts, the other end of the socket closes and the worker ends.
+/// Serves the notifications of `listener` on the calling thread, until no target is left.
+pub fn serve(broker: &Arc<Broker>, listener: OwnedFd) {
+    process::catch_interrupts();
+    seccomp::set_sync_wake_up(std::os::fd::AsFd::as_fd(&listener));
+    if broker.listener.set(listener).is_ok() {
+        let slot = Arc::new(Slot::default());
+        broker.pool.slots().push(Arc::clone(&slot));
+        work(broker, &slot);
+    }
+}
+
+/// Serves on a new thread, as soon as the listener is announced on `pipe`; nothing is served when the
+/// pipe closes instead.
 ///
 /// # Errors
 ///
 /// `EAGAIN` when no thread can be had.
-pub fn serve(broker: &Arc<Broker>, socket: OwnedFd) -> std::io::Result<()> {
-    process::catch_interrupts();
-    let slot = Arc::new(Slot::default());
-    broker.pool.slots().push(Arc::clone(&slot));
+pub fn serve_announced(broker: &Arc<Broker>, pipe: OwnedFd) -> std::io::Result<()> {
     let broker = Arc::clone(broker);
-    thread::Builder::new().stack_size(STACK).spawn(move || {
-        let Ok(Some(listener)) = sys::socket::receive_fd(std::os::fd::AsFd::as_fd(&socket)) else {
-            return;
-        };
-        drop(socket);
-        seccomp::set_sync_wake_up(std::os::fd::AsFd::as_fd(&listener));
-        if broker.listener.set(listener).is_ok() {
-            work(&broker, &slot);
+    let serve = move || {
+        if let Ok(Some(listener)) = process::announced_listener(&pipe) {
+            drop(pipe);
+            serve(&broker, listener);
         }
-    })?;
-    Ok(())
+    };
+    thread::Builder::new().stack_size(STACK).spawn(serve).map(|_| ())
 }
 
 fn add_worker(broker: &Arc<Broker>) {
@@ -185,13 +189,24 @@ impl Task<'_> {
             c::SYS_openat if hides_truncation(self.int(2)) => Answer::Error(Errno::ACCESS),
             #[cfg(target_arch = "x86_64")]
             c::SYS_open if hides_truncation(self.int(1)) => Answer::Error(Errno::ACCESS),
-            c::SYS_openat | c::SYS_mkdirat | c::SYS_mknodat | c::SYS_unlinkat | c::SYS_renameat2
-            | c::SYS_linkat | c::SYS_symlinkat => Answer::Continue,
+            c::SYS_openat
+            | c::SYS_mkdirat
+            | c::SYS_mknodat
+            | c::SYS_unlinkat
+            | c::SYS_renameat2
+            | c::SYS_linkat
+            | c::SYS_symlinkat => Answer::Continue,
             #[cfg(target_arch = "x86_64")]
-            c::SYS_open | c::SYS_creat | c::SYS_mkdir | c::SYS_mknod | c::SYS_unlink
-            | c::SYS_rmdir | c::SYS_rename | c::SYS_renameat | c::SYS_link | c::SYS_symlink => {
-                Answer::Continue
-            }
+            c::SYS_open
+            | c::SYS_creat
+            | c::SYS_mkdir
+            | c::SYS_mknod
+            | c::SYS_unlink
+            | c::SYS_rmdir
+            | c::SYS_rename
+            | c::SYS_renameat
+            | c::SYS_link
+            | c::SYS_symlink => Answer::Continue,
             _ => handle(self),
         }
     }
@@ -251,7 +266,8 @@ fn manage(broker: &Arc<Broker>) {
             dismiss(&slots);
         }
         let calls = pool.calls.load(Ordering::Acquire);
-        last.quiet = if calls == last.calls && held_up.is_empty() && free <= 1 { last.quiet + 1 } else { 0 };
+        last.quiet =
+            if calls == last.calls && held_up.is_empty() && free <= 1 { last.quiet + 1 } else { 0 };
         last.calls = calls;
         last.phases =
             slots.iter().map(|s| (Arc::clone(s), s.phase.load(Ordering::Acquire))).collect();
@@ -289,7 +305,8 @@ fn queue(broker: &Broker) -> bool {
 /// Interrupts a worker whose target died, or has a signal to take.
 fn release(broker: &Broker, slot: &Slot) {
     let id = slot.id.load(Ordering::Acquire);
-    let give_up = !broker.still_valid(id) || has_signal(broker, slot.target.load(Ordering::Acquire));
+    let give_up =
+        !broker.still_valid(id) || has_signal(broker, slot.target.load(Ordering::Acquire));
     // A worker that went on to another call meanwhile only tries that one again.
     if give_up {
         slot.interrupted.store(id, Ordering::Release);
@@ -304,7 +321,8 @@ fn has_signal(broker: &Broker, tid: i32) -> bool {
 /// Ends one worker that waits for a call.
 fn dismiss(slots: &[Arc<Slot>]) {
     let idle = |slot: &&Arc<Slot>| {
-        slot.phase.load(Ordering::Acquire).is_multiple_of(2) && !slot.dismissed.load(Ordering::Acquire)
+        slot.phase.load(Ordering::Acquire).is_multiple_of(2)
+            && !slot.dismissed.load(Ordering::Acquire)
     };
     // Never the first: somebody has to stay.
     if let Some(slot) = slots.iter().skip(1).rfind(idle) {

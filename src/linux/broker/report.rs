@@ -36,7 +36,10 @@ impl Write for Stream {
 impl Reporter {
     /// A reporter that streams to `traps`, if given.
     pub fn new(traps: Option<TrapFd>) -> Reporter {
-        Reporter { summary: Mutex::default(), stream: traps.map(|fd| Mutex::new(Sink::new(Stream(fd)))) }
+        Reporter {
+            summary: Mutex::default(),
+            stream: traps.map(|fd| Mutex::new(Sink::new(Stream(fd)))),
+        }
     }
 
     fn record(&self, denial: &Denial) {
@@ -69,7 +72,9 @@ impl Reporter {
 
 fn wait_writable(fd: &TrapFd, limit: Duration) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let Ok(limit) = Timespec::try_from(limit) else { return false };
+    let Ok(limit) = Timespec::try_from(limit) else {
+        return false;
+    };
     let fd = fd.as_fd();
     let mut fds = [PollFd::new(&fd, PollFlags::OUT)];
     matches!(poll(&mut fds, Some(&limit)), Ok(1..))
@@ -99,7 +104,12 @@ pub struct Refusal<'a> {
 
 impl<'a> Refusal<'a> {
     /// A refusal of `access` to `path` by `rule`, a deny rule, or by default.
-    pub fn new(access: Access, path: &'a [u8], requested: &'a [u8], rule: Option<&'a Rule>) -> Self {
+    pub fn new(
+        access: Access,
+        path: &'a [u8],
+        requested: &'a [u8],
+        rule: Option<&'a Rule>,
+    ) -> Self {
         Refusal {
             operation: match access {
                 Access::Read => Operation::Read,

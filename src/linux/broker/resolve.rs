@@ -221,7 +221,12 @@ impl<'a> Base<'a> {
     }
 }
 
-fn spot(task: &Task<'_>, base: &Base<'_>, path: &[u8], resolve: ResolveFlags) -> Result<Last, Errno> {
+fn spot(
+    task: &Task<'_>,
+    base: &Base<'_>,
+    path: &[u8],
+    resolve: ResolveFlags,
+) -> Result<Last, Errno> {
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
     if end == 0 {
         return Ok(Last::Root);
@@ -238,7 +243,11 @@ fn spot(task: &Task<'_>, base: &Base<'_>, path: &[u8], resolve: ResolveFlags) ->
         b".." => Last::DotDot,
         _ => {
             let keep = (end + 1).min(path.len());
-            Last::Spot(Spot { dir: found.fd, dir_path: found.path, name: path[start..keep].to_vec() })
+            Last::Spot(Spot {
+                dir: found.fd,
+                dir_path: found.path,
+                name: path[start..keep].to_vec(),
+            })
         }
     })
 }
@@ -251,7 +260,8 @@ fn find(
     resolve: ResolveFlags,
 ) -> Result<Object, Errno> {
     let broker = task.broker;
-    let open = |extra| rustix::fs::openat2(base.as_fd(), path, flags, Mode::empty(), resolve | extra);
+    let open =
+        |extra| rustix::fs::openat2(base.as_fd(), path, flags, Mode::empty(), resolve | extra);
     let plain = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match open(plain) {
         // Without links on the way, the text names the object.
@@ -273,7 +283,9 @@ fn find(
                     let path = broker.path_of(fd.as_fd())?;
                     Ok(Object { fd, path })
                 }
-                Err(Errno::LOOP) if resolve.contains(ResolveFlags::NO_MAGICLINKS) => Err(Errno::LOOP),
+                Err(Errno::LOOP) if resolve.contains(ResolveFlags::NO_MAGICLINKS) => {
+                    Err(Errno::LOOP)
+                }
                 // Magic links leave every scope.
                 Err(Errno::LOOP) if resolve.intersects(SCOPED | ResolveFlags::NO_XDEV) => {
                     Err(Errno::XDEV)
@@ -329,7 +341,8 @@ fn walk(
     let mut links = 0;
     while let Some(name) = rest.pop() {
         let last = rest.is_empty();
-        let next = rustix::fs::openat(&here, name.as_slice(), FIND | OFlags::NOFOLLOW, Mode::empty())?;
+        let next =
+            rustix::fs::openat(&here, name.as_slice(), FIND | OFlags::NOFOLLOW, Mode::empty())?;
         let stat = rustix::fs::fstat(&next)?;
         if file_type(&stat) != FileType::Symlink || (last && !follow && !trailing_slash) {
             here = next;
@@ -399,9 +412,12 @@ fn components(path: &[u8]) -> Vec<Vec<u8>> {
 
 /// Whether `directory` is a procfs directory of the task's own process.
 fn belongs_to(task: &Task<'_>, directory: &[u8]) -> Result<bool, Errno> {
-    let Some(rest) = directory.strip_prefix(b"/proc/") else { return Ok(false) };
+    let Some(rest) = directory.strip_prefix(b"/proc/") else {
+        return Ok(false);
+    };
     let pid = rest.split(|&byte| byte == b'/').next().unwrap_or_default();
-    Ok(pid == task.status()?.tgid.to_string().as_bytes() || pid == task.tid().to_string().as_bytes())
+    Ok(pid == task.status()?.tgid.to_string().as_bytes()
+        || pid == task.tid().to_string().as_bytes())
 }
 
 /// The rule of `fs.protected_symlinks`, see proc_sys_fs(5): in a sticky world-writable directory, a

@@ -3,8 +3,7 @@
 use super::Broker;
 use crate::linux::sys::{Errno, memory, process, seccomp::Notification};
 use rustix::fs::{Mode, OFlags};
-use std::cell::Cell;
-use std::io::Write as _;
+use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 
 /// One notified system call and the task that waits in it.
@@ -36,7 +35,11 @@ pub struct Status {
     pub deliverable: u64,
 }
 
+const FIND: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
 thread_local! {
+    /// The procfs directory of the last task that this thread looked at.
+    static LAST: RefCell<Option<(i32, OwnedFd)>> = const { RefCell::new(None) };
     /// The mask in force on this thread, which has a file-system context of its own.
     static UMASK: Cell<u32> = const { Cell::new(u32::MAX) };
     /// Whether this thread now acts as somebody else than the broker.
@@ -76,14 +79,38 @@ impl Task<'_> {
         Ok(out)
     }
 
-    /// Opens `/proc/TID/<rest>` without opening what it names (`O_PATH`).
-    pub fn proc(&self, rest: std::fmt::Arguments<'_>) -> Result<OwnedFd, Errno> {
-        let mut name = [0u8; 64];
-        let mut cursor = std::io::Cursor::new(&mut name[..]);
-        write!(cursor, "{}/{rest}", self.tid()).map_err(|_| Errno::NAMETOOLONG)?;
-        let length = cursor.position() as usize;
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.broker.proc, &name[..length], flags, Mode::empty())
+    /// Does `work` on the task's directory in procfs.
+    ///
+    /// The directory of the last task is kept. It belongs to the task and not to its number: once the
+    /// task is gone, nothing is found in it, even if another one has the number.
+    fn in_proc<T>(&self, work: impl Fn(&OwnedFd) -> Result<T, Errno>) -> Result<T, Errno> {
+        LAST.with_borrow_mut(|last| {
+            if let Some((tid, directory)) = last
+                && *tid == self.tid()
+            {
+                match work(directory) {
+                    Err(Errno::NOENT | Errno::SRCH) => {}
+                    result => return result,
+                }
+            }
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let name = self.tid().to_string();
+            let directory = rustix::fs::openat(&self.broker.proc, name, flags, Mode::empty())?;
+            let result = work(&directory);
+            *last = Some((self.tid(), directory));
+            result
+        })
+    }
+
+    /// The path of the task's working directory, as it was a moment ago.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` when the task is gone.
+    pub fn cwd_path(&self) -> Result<Vec<u8>, Errno> {
+        let buffer = || Vec::with_capacity(256);
+        let path = self.in_proc(|directory| rustix::fs::readlinkat(directory, "cwd", buffer()))?;
+        Ok(path.into_bytes())
     }
 
     /// The object that descriptor `fd` of the task refers to, or its working directory for `AT_FDCWD`.
@@ -92,13 +119,14 @@ impl Task<'_> {
     ///
     /// `EBADF` for a descriptor that is not open.
     pub fn descriptor(&self, fd: i32) -> Result<OwnedFd, Errno> {
+        let open = |name: &str| self.in_proc(|d| rustix::fs::openat(d, name, FIND, Mode::empty()));
         if fd == libc::AT_FDCWD {
-            return self.proc(format_args!("cwd"));
+            return open("cwd");
         }
         if fd < 0 {
             return Err(Errno::BADF);
         }
-        self.proc(format_args!("fd/{fd}")).map_err(|errno| match errno {
+        open(&format!("fd/{fd}")).map_err(|errno| match errno {
             Errno::NOENT => Errno::BADF,
             other => other,
         })
@@ -119,7 +147,8 @@ impl Task<'_> {
     ///
     /// `ESRCH` when the task is gone.
     pub fn assume_umask(&self) -> Result<(), Errno> {
-        let mask = if self.broker.umask_changed() { self.status()?.umask } else { self.broker.umask };
+        let mask =
+            if self.broker.umask_changed() { self.status()?.umask } else { self.broker.umask };
         UMASK.with(|now| {
             if now.get() != mask {
                 rustix::process::umask(Mode::from_raw_mode(mask));
@@ -173,8 +202,11 @@ pub const ALWAYS: u64 = 1 << 6 | 1 << 7 | 1 << 19;
 /// `ESRCH` when the task is gone.
 pub fn status_of(proc: &OwnedFd, tid: i32) -> Result<Status, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(proc, format!("{tid}/status"), flags, Mode::empty())
-        .map_err(|errno| if errno == Errno::NOENT { Errno::SRCH } else { errno })?;
+    let file = rustix::fs::openat(proc, format!("{tid}/status"), flags, Mode::empty()).map_err(
+        |errno| {
+            if errno == Errno::NOENT { Errno::SRCH } else { errno }
+        },
+    )?;
     let mut buffer = vec![0u8; 16 * 1024];
     let mut length = 0;
     loop {
@@ -191,8 +223,12 @@ fn parse_status(text: &[u8]) -> Status {
     let mut status = Status::default();
     let (mut pending, mut blocked, mut ignored) = (0u64, 0u64, 0u64);
     for line in text.split(|&byte| byte == b'\n') {
-        let Ok(line) = std::str::from_utf8(line) else { continue };
-        let Some((key, value)) = line.split_once(':') else { continue };
+        let Ok(line) = std::str::from_utf8(line) else {
+            continue;
+        };
+        let Some((key, value)) = line.split_once(':') else {
+            continue;
+        };
         let mut words = value.split_ascii_whitespace();
         let hex = || u64::from_str_radix(value.trim(), 16).unwrap_or(0);
         match key {

@@ -3,7 +3,7 @@
 use super::seccomp::{self, Instruction};
 use super::{Errno, check};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Everything a target's process does between its creation and execve(2), decided beforehand.
 pub struct Launch<'a> {
@@ -23,8 +23,12 @@ pub struct Launch<'a> {
     pub ruleset: BorrowedFd<'a>,
     /// The seccomp filter.
     pub filter: &'a [Instruction],
-    /// Where to send the filter's listener; `None` installs a filter without one.
-    pub hand_over: Option<BorrowedFd<'a>>,
+    /// Whether the filter has a listener.
+    pub listener: bool,
+    /// Where to write the listener's number as soon as there is one, as a native `i32`.
+    pub announce: Option<BorrowedFd<'a>>,
+    /// What to do about SIGPIPE, which the launcher itself ignores: as it was inherited.
+    pub ignore_sigpipe: bool,
     /// The signal mask to start the program with.
     pub mask: &'a SignalSet,
 }
@@ -44,8 +48,8 @@ pub enum Step {
     Landlock,
     /// seccomp(2).
     Seccomp,
-    /// Sending the listener.
-    HandOver,
+    /// Announcing the listener.
+    Announce,
     /// execve(2).
     Exec,
 }
@@ -57,11 +61,13 @@ pub struct CStrings {
     pointers: Vec<*const c_char>,
 }
 
+// SAFETY: the pointers point into heap buffers that `_strings` owns and nobody changes.
+unsafe impl Send for CStrings {}
+
 impl CStrings {
     /// Builds the table.
     pub fn new(strings: Vec<CString>) -> CStrings {
-        let pointers =
-            strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect();
+        let pointers = strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect();
         CStrings { _strings: strings, pointers }
     }
 }
@@ -101,8 +107,9 @@ impl SignalSet {
             tv_nsec: i64::from(limit.subsec_nanos()),
         };
         // SAFETY: the set and the time are valid; no information is asked for.
-        let signal =
-            unsafe { libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const limit) };
+        let signal = unsafe {
+            libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const limit)
+        };
         (signal > 0).then_some(signal)
     }
 
@@ -128,21 +135,32 @@ const STACK: usize = 64 * 1024;
 struct Arguments<'a> {
     launch: &'a Launch<'a>,
     parent: i32,
+    listener: Option<RawFd>,
     failure: Option<(Step, Errno)>,
 }
 
-/// Starts the target and returns its pid once it runs the program.
+/// A program that runs, and the listener of its filter.
+pub struct Started {
+    /// Its process id.
+    pub pid: i32,
+    /// The listener.
+    pub listener: Option<OwnedFd>,
+}
+
+/// Starts the target and returns once it runs the program.
 ///
 /// Memory is shared with the new process until then (`CLONE_VM | CLONE_VFORK`), as posix_spawn(3)
-/// does: no page table is copied, and an error comes back as a plain value.
+/// does: no page table is copied, and an error comes back as a plain value. Descriptors are shared
+/// until the listener is there (`CLONE_FILES`), which hands it over. The calling thread stands still
+/// meanwhile; when it ends, so does the program (`PR_SET_PDEATHSIG` is about the thread).
 ///
 /// # Errors
 ///
 /// The step that failed and its errno; the process is gone and reaped then.
-pub fn spawn(launch: &Launch<'_>) -> Result<i32, (Step, Errno)> {
+pub fn spawn(launch: &Launch<'_>) -> Result<Started, (Step, Errno)> {
     let mut stack = vec![0u8; STACK];
-    let mut arguments =
-        Arguments { launch, parent: rustix::process::getpid().as_raw_nonzero().get(), failure: None };
+    let parent = rustix::process::getpid().as_raw_nonzero().get();
+    let mut arguments = Arguments { launch, parent, listener: None, failure: None };
     // SAFETY: the child runs `target_main` on `stack` while this thread is suspended by
     // CLONE_VFORK; both outlive it. It calls nothing that allocates or takes a lock.
     let pid = unsafe {
@@ -150,19 +168,21 @@ pub fn spawn(launch: &Launch<'_>) -> Result<i32, (Step, Errno)> {
         libc::clone(
             target_main,
             top.cast(),
-            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD,
             (&raw mut arguments).cast(),
         )
     };
     if pid < 0 {
         return Err((Step::Clone, last_errno()));
     }
+    // SAFETY: the child made the listener in the table that it shared with us, and left it to us.
+    let listener = arguments.listener.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     if let Some(failure) = arguments.failure {
         // SAFETY: reaps the child that just ended.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
         return Err(failure);
     }
-    Ok(pid)
+    Ok(Started { pid, listener })
 }
 
 fn last_errno() -> Errno {
@@ -172,13 +192,14 @@ fn last_errno() -> Errno {
 extern "C" fn target_main(argument: *mut c_void) -> c_int {
     // SAFETY: `spawn` passes a pointer to its `Arguments`, and is suspended meanwhile.
     let arguments = unsafe { &mut *argument.cast::<Arguments<'_>>() };
-    arguments.failure = Some(become_target(arguments.launch, arguments.parent));
+    arguments.failure =
+        Some(become_target(arguments.launch, arguments.parent, &mut arguments.listener));
     // SAFETY: ends this process without running the parent's exit handlers.
     unsafe { libc::_exit(127) }
 }
 
 /// The launch, one kernel step after the other; returns only on failure.
-fn become_target(launch: &Launch<'_>, parent: i32) -> (Step, Errno) {
+fn become_target(launch: &Launch<'_>, parent: i32, listener: &mut Option<RawFd>) -> (Step, Errno) {
     macro_rules! step {
         ($step:expr, $call:expr) => {
             if let Err(errno) = check($call as libc::c_long) {
@@ -194,43 +215,41 @@ fn become_target(launch: &Launch<'_>, parent: i32) -> (Step, Errno) {
             return (Step::Clone, Errno::SRCH);
         }
         step!(Step::Directory, libc::chdir(launch.cwd.as_ptr()));
-        // Everything above stdio closes at exec, but what was asked for by number.
-        step!(
-            Step::Descriptors,
-            libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
-        );
-        for &fd in launch.inherit {
-            step!(Step::Descriptors, libc::fcntl(fd, libc::F_SETFD, 0));
-        }
         if let Some(keep) = launch.keep_capabilities
             && let Err(errno) = limit_capabilities(keep)
         {
             return (Step::Capabilities, errno);
         }
-        // no_new_privs is on already, inherited from the launcher.
+        // no_new_privs is on already, inherited from the thread that entered the outer domain.
         step!(
             Step::Landlock,
             libc::syscall(libc::SYS_landlock_restrict_self, launch.ruleset.as_raw_fd(), 0)
         );
-        // Rust's runtime ignores SIGPIPE; a program expects the default.
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(
+            libc::SIGPIPE,
+            if launch.ignore_sigpipe { libc::SIG_IGN } else { libc::SIG_DFL },
+        );
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const launch.mask.0, std::ptr::null_mut());
-        // The filter comes last: from here on, system calls may wait for the broker.
-        match launch.hand_over {
-            None => {
-                if let Err(errno) = seccomp::install_plain(launch.filter) {
-                    return (Step::Seccomp, errno);
-                }
+        // From here on, system calls may wait for the broker; the ones below are not notified.
+        if !launch.listener {
+            if let Err(errno) = seccomp::install_plain(launch.filter) {
+                return (Step::Seccomp, errno);
             }
-            Some(socket) => {
-                let listener = match seccomp::install_with_listener(launch.filter) {
-                    Ok(listener) => listener,
-                    Err(errno) => return (Step::Seccomp, errno),
-                };
-                if let Err(errno) = super::socket::send_fd(socket, listener) {
-                    return (Step::HandOver, errno);
-                }
+        } else {
+            match seccomp::install_with_listener(launch.filter) {
+                Ok(fd) => *listener = Some(fd),
+                Err(errno) => return (Step::Seccomp, errno),
             }
+        }
+        if let (Some(pipe), Some(fd)) = (launch.announce, *listener) {
+            let size = size_of_val(&fd);
+            step!(Step::Announce, libc::write(pipe.as_raw_fd(), (&raw const fd).cast(), size));
+        }
+        // A table of its own, in which everything above stdio closes at exec but what was asked for.
+        let flags = libc::CLOSE_RANGE_UNSHARE | libc::CLOSE_RANGE_CLOEXEC;
+        step!(Step::Descriptors, libc::syscall(libc::SYS_close_range, 3, u32::MAX, flags));
+        for &fd in launch.inherit {
+            step!(Step::Descriptors, libc::fcntl(fd, libc::F_SETFD, 0));
         }
         libc::execve(
             launch.path.as_ptr(),
@@ -241,20 +260,9 @@ fn become_target(launch: &Launch<'_>, parent: i32) -> (Step, Errno) {
     (Step::Exec, last_errno())
 }
 
-/// Highest capability number tried; capabilities(7) ends at 40 today.
-const LAST_CAPABILITY: i32 = 63;
-
-/// Drops every capability outside `keep` from all sets of the calling thread, the bounding set included.
+/// Drops every capability outside `keep` from all sets of the calling thread. The bounding set stays:
+/// it limits what execve(2) adds, and under no_new_privs execve adds nothing, capabilities(7).
 fn limit_capabilities(keep: u64) -> Result<(), Errno> {
-    for capability in 0..=LAST_CAPABILITY {
-        if keep >> capability & 1 == 0 {
-            // SAFETY: by-value prctl. EINVAL ends the list of known capabilities; EPERM means that
-            // the set cannot shrink, and then no_new_privs keeps the permitted set from growing.
-            if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0 {
-                break;
-            }
-        }
-    }
     // SAFETY: by-value prctl.
     unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
     let (_, permitted) = capabilities()?;
@@ -356,8 +364,15 @@ impl Canary {
 /// Proof that signals of this process stay within its Landlock domain.
 ///
 /// `kill(-1)` reaches every process of the user otherwise, so it is only to be had with this proof.
-#[derive(Clone, Copy)]
-pub struct SignalScope(());
+/// A domain belongs to a thread, and so does the proof: it is not `Send`, and the one process that
+/// uses it, the watcher, is started by the thread that has it.
+pub struct SignalScope(std::marker::PhantomData<*const ()>);
+
+/// Signal that the watcher's end sends; not SIGCHLD, so that waiting for children passes it over.
+#[must_use]
+pub fn watcher_signal() -> c_int {
+    libc::SIGRTMIN()
+}
 
 /// Whom the proof of a signal scope is tried on.
 pub enum Outsider {
@@ -374,7 +389,11 @@ impl Outsider {
     ///
     /// As fork(2), when there is no parent to try.
     pub fn find() -> Result<Outsider, Errno> {
-        if can_signal(parent()) { Ok(Outsider::Parent) } else { Canary::start().map(Outsider::Canary) }
+        if can_signal(parent()) {
+            Ok(Outsider::Parent)
+        } else {
+            Canary::start().map(Outsider::Canary)
+        }
     }
 }
 
@@ -386,12 +405,12 @@ impl SignalScope {
             Outsider::Canary(canary) => canary.pid,
         };
         let scoped = refuses_signal(pid);
-        scoped.then_some(SignalScope(()))
+        scoped.then_some(SignalScope(std::marker::PhantomData))
     }
 
-    /// Kills every process of the domain but this one, in one step that no fork can slip through:
+    /// Kills every process of the domain but the caller, in one step that no fork can slip through:
     /// kill(2) walks the process list under the lock that fork takes for writing.
-    pub fn kill_all(self) {
+    fn kill_all(self) {
         // SAFETY: by value. `self` proves that only this domain is reached.
         unsafe { libc::kill(-1, libc::SIGKILL) };
     }
@@ -419,31 +438,33 @@ pub fn signal(pid: i32, signal: c_int) {
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Starts the watcher: a process of the same domain, in a session of its own, that waits until every
-/// copy of the write end of `pipe` but its own is closed, and then kills the domain.
+/// Starts the watcher: a process in the domain of the calling thread and a session of its own. It
+/// waits until every copy of the write end of the pipe but its own is closed, and then kills the
+/// domain but itself.
 ///
 /// It shares this process's memory, which makes it cheap; it never touches any after its start.
 ///
 /// # Errors
 ///
 /// As clone(2).
-pub fn start_watcher(read_end: BorrowedFd<'_>, scope: SignalScope) -> Result<i32, Errno> {
+pub fn start_watcher(read_end: BorrowedFd<'_>, scope: SignalScope) -> Result<(), Errno> {
     // The stack and the argument live as long as the watcher does, so they are leaked.
     let stack = Box::leak(vec![0u8; 16 * 1024].into_boxed_slice());
     let argument = Box::leak(Box::new((read_end.as_raw_fd(), scope)));
     // SAFETY: `watcher_main` runs on a stack of its own and only makes system calls.
     let pid = unsafe {
         let top = stack.as_mut_ptr().add(stack.len() & !15);
-        libc::clone(watcher_main, top.cast(), libc::CLONE_VM | libc::SIGCHLD, (&raw mut *argument).cast())
+        let argument = (&raw mut *argument).cast();
+        libc::clone(watcher_main, top.cast(), libc::CLONE_VM | watcher_signal(), argument)
     };
-    if pid < 0 { Err(last_errno()) } else { Ok(pid) }
+    if pid < 0 { Err(last_errno()) } else { Ok(()) }
 }
 
 extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
-    // SAFETY: `start_watcher` leaked this pair.
-    let (fd, scope) = unsafe { *argument.cast::<(RawFd, SignalScope)>() };
+    // SAFETY: `start_watcher` leaked this pair for us.
+    let (fd, scope) = unsafe { argument.cast::<(RawFd, SignalScope)>().read() };
     // SAFETY: system calls by value. None of them fails, so none writes the errno shared with the
-    // launcher's main thread.
+    // launcher's thread.
     unsafe {
         libc::setsid();
         if fd > 0 {
@@ -526,13 +547,15 @@ pub fn stop_self() {
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
-/// Kills every child of this process. Where signals cannot be scoped, this is repeated until no
-/// descendant is left: each round's orphans become children.
+/// Kills every child of this process. Repeated until no child is left, it ends every descendant: the
+/// orphans of each round become children.
 pub fn kill_children() {
-    let path = format!("/proc/self/task/{}/children", std::process::id());
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    for pid in text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()) {
-        signal(pid, libc::SIGKILL);
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return };
+    for thread in threads.flatten() {
+        let text = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        for pid in text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()) {
+            signal(pid, libc::SIGKILL);
+        }
     }
 }
 
@@ -544,4 +567,48 @@ pub fn kill_children() {
 pub fn own_file_context() -> Result<(), Errno> {
     // SAFETY: CLONE_FS splits no memory and no descriptors, which `unshare_unsafe` warns of.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }
+}
+
+/// Keeps the C library from reserving a heap for each thread, which costs system calls at its start
+/// and memory later. The threads here allocate little.
+pub fn share_heap() {
+    // SAFETY: by-value call, before there is a second thread.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
+/// Ignores SIGPIPE, so that writing to a reader who left is an error and not the end; returns
+/// whether it was ignored before.
+pub fn ignore_sigpipe() -> bool {
+    // SAFETY: SIG_IGN runs no code.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) == libc::SIG_IGN }
+}
+
+/// Takes the listener that a new process announces on `pipe`, see [`Launch::announce`]; `None` when the
+/// pipe closes instead.
+///
+/// # Errors
+///
+/// As read(2) and fcntl(2).
+pub fn announced_listener(pipe: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
+    let mut number = [0; size_of::<RawFd>()];
+    if rustix::io::read(pipe, &mut number)? < number.len() {
+        return Ok(None);
+    }
+    // SAFETY: the new process made it in our table, where `spawn` owns it. It does not close it before
+    // the program runs, and the program cannot run before somebody serves this listener.
+    let listener = unsafe { BorrowedFd::borrow_raw(RawFd::from_ne_bytes(number)) };
+    rustix::io::fcntl_dupfd_cloexec(listener, 3).map(Some)
+}
+
+/// Opens `/dev/null` for each of the first three descriptors that is closed, so that none of ours
+/// takes its place and reaches the program as its standard input or output.
+pub fn fill_stdio() {
+    for fd in 0..3 {
+        // SAFETY: by-value calls and a constant path; the lowest free number is `fd`.
+        unsafe {
+            if libc::fcntl(fd, libc::F_GETFD) < 0 {
+                libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+            }
+        }
+    }
 }

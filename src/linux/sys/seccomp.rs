@@ -1,7 +1,7 @@
 //! seccomp(2) with a listener, and the ioctls of seccomp_unotify(2).
 
 use super::{Errno, check};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 /// One classic BPF instruction, `struct sock_filter`.
 pub type Instruction = libc::sock_filter;
@@ -87,7 +87,11 @@ pub fn receive(listener: BorrowedFd<'_>) -> Result<Notification, Errno> {
     let mut raw: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     // SAFETY: `raw` is a writable `seccomp_notif`.
     check(i64::from(unsafe {
-        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV as libc::Ioctl, &raw mut raw)
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_RECV as libc::Ioctl,
+            &raw mut raw,
+        )
     }))?;
     Ok(Notification(raw))
 }
@@ -170,12 +174,6 @@ pub fn add_fd(
         )
     }))
     .map(|fd| fd as i64)
-}
-
-/// Takes ownership of a listener number that [`install_with_listener`] returned in this process.
-pub fn own_listener(fd: RawFd) -> OwnedFd {
-    // SAFETY: the caller hands over a descriptor that nobody else owns.
-    unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 /// Puts a filter that allows everything on this process, so that it can be told from its parent by

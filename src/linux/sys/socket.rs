@@ -1,40 +1,7 @@
-//! Socket calls on addresses that arrive as bytes, and descriptor passing.
+//! Socket calls on addresses that arrive as bytes.
 
 use super::{Errno, check};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-
-/// Sends descriptor `fd` over `socket`. Allocates nothing.
-///
-/// # Errors
-///
-/// As sendmsg(2).
-pub fn send_fd(socket: BorrowedFd<'_>, fd: RawFd) -> Result<(), Errno> {
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-    // SAFETY: the caller owns `fd` for the length of this call.
-    let fds = [unsafe { BorrowedFd::borrow_raw(fd) }];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(socket, &[std::io::IoSlice::new(&[0])], &mut control, SendFlags::empty()).map(|_| ())
-}
-
-/// Receives the descriptor that [`send_fd`] sent; `None` when the peer went away instead.
-///
-/// # Errors
-///
-/// As recvmsg(2).
-pub fn receive_fd(socket: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
-    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    let mut parts = [std::io::IoSliceMut::new(&mut byte)];
-    recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    Ok(control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    }))
-}
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// connect(2) to the raw address `address`.
 ///
