@@ -108,47 +108,20 @@ pub fn build(options: Options) -> Vec<Instruction> {
     program.extend([jump(BPF_JGE, X32_BIT, 0, 1), ret(Action::Kill)]);
     let mut rest = decisions(options);
     rest.sort_by_key(|decision| decision.nr);
-    program.extend(search(&ranges(rest)));
+    program.extend(search(&rest));
     program
 }
 
-/// From this number on, up to the next range's, what happens.
-struct Range {
-    from: u32,
-    body: Vec<Instruction>,
-}
+/// Numbers that are compared one by one at the end of the search.
+const LEAF: usize = 8;
 
-/// Every number from 0 on is in one of these; neighbours differ.
-fn ranges(decisions: Vec<Decision>) -> Vec<Range> {
-    let allow = || vec![ret(Action::Allow)];
-    let mut ranges = vec![Range { from: 0, body: allow() }];
-    let mut add = |from: u32, body: Vec<Instruction>| {
-        let last = ranges.last_mut().expect("it starts with one");
-        if last.body == body {
-            return;
-        }
-        if last.from == from {
-            last.body = body;
-        } else {
-            ranges.push(Range { from, body });
-        }
-    };
-    for decision in decisions {
-        let from = decision.nr as u32;
-        add(from, body(&decision));
-        add(from + 1, allow());
+/// Instructions that find the number in the accumulator among `decisions`, which are sorted.
+fn search(decisions: &[Decision]) -> Vec<Instruction> {
+    if decisions.len() <= LEAF {
+        return leaf(decisions);
     }
-    ranges
-}
-
-/// Instructions that find the range of the number in the accumulator.
-fn search(ranges: &[Range]) -> Vec<Instruction> {
-    let [_, ..] = ranges else { return Vec::new() };
-    if ranges.len() == 1 {
-        return ranges[0].body.clone();
-    }
-    let (low, high) = ranges.split_at(ranges.len() / 2);
-    let (split, low, high) = (high[0].from, search(low), search(high));
+    let (low, high) = decisions.split_at(decisions.len() / 2);
+    let (split, low, high) = (high[0].nr as u32, search(low), search(high));
     let mut out = Vec::with_capacity(low.len() + high.len() + 2);
     match u8::try_from(low.len()) {
         Ok(length) => out.push(jump(BPF_JGE, split, length, 0)),
@@ -160,6 +133,31 @@ fn search(ranges: &[Range]) -> Vec<Instruction> {
     }
     out.extend(low);
     out.extend(high);
+    out
+}
+
+/// Compares with each number. Those without cases jump to an answer at the end that they share.
+fn leaf(decisions: &[Decision]) -> Vec<Instruction> {
+    let (simple, tested): (Vec<_>, Vec<_>) = decisions.iter().partition(|d| d.cases.is_empty());
+    let mut out = Vec::new();
+    for decision in tested {
+        let block = body(decision);
+        out.push(jump(BPF_JEQ, decision.nr as u32, 0, offset(block.len())));
+        out.extend(block);
+    }
+    let mut answers: Vec<Action> = Vec::new();
+    for (index, decision) in simple.iter().enumerate() {
+        let answer = answers.iter().position(|action| *action == decision.otherwise);
+        let answer = answer.unwrap_or_else(|| {
+            answers.push(decision.otherwise);
+            answers.len() - 1
+        });
+        // Over the comparisons left and the answer "allow".
+        let over = simple.len() - index - 1 + 1 + answer;
+        out.push(jump(BPF_JEQ, decision.nr as u32, offset(over), 0));
+    }
+    out.push(ret(Action::Allow));
+    out.extend(answers.into_iter().map(ret));
     out
 }
 

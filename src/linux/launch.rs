@@ -11,7 +11,7 @@ use super::tmpdir::TemporaryDirectory;
 use super::{host, landlock, supervise};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
-use crate::plan::{self, Plan, SCOPED_ABI};
+use crate::plan::{self, Plan, SCOPED_ABI, Writing};
 use crate::policy::{Access, ResolvedPolicy, Rule};
 use crate::trap::{Code, Mechanism, Style, errno};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -301,12 +301,12 @@ fn inherited_files(plan: &Plan) -> Vec<(plan::Grant, (u64, u64, Access))> {
             };
             let denied_by_name = plan.decider.decide(access, path.as_bytes()).rule().is_some();
             if wanted && !denied_by_name {
-                let grant = plan::Grant {
-                    path: path.clone(),
-                    read: access == Access::Read,
-                    write: access == Access::Write,
-                    names: false,
+                let write = match access {
+                    Access::Read => Writing::Nothing,
+                    Access::Write => Writing::Content,
                 };
+                let read = access == Access::Read;
+                let grant = plan::Grant { path: path.clone(), read, write };
                 found.push((grant, (stat.st_dev, stat.st_ino, access)));
             }
         }

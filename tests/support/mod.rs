@@ -10,13 +10,14 @@
 pub mod attack;
 pub mod have;
 pub mod mutations;
+pub mod scripts;
 pub mod tree;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -25,7 +26,7 @@ use std::time::Duration;
 pub const LANDSTRIP: &str = env!("CARGO_BIN_EXE_landstrip");
 
 /// How long one run may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The probe, which cargo builds beside the tests.
 pub fn probe() -> PathBuf {
@@ -174,15 +175,17 @@ fn read_traps(path: &Path) -> Vec<Value> {
 
 /// Runs a command to its end and collects what it says.
 pub fn finish(mut command: Command, traps: &Path) -> Run {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let out = collect(child.stdout.take());
     let err = collect(child.stderr.take());
     let status = wait(&mut child, PATIENCE).unwrap_or_else(|| {
-        // Killing the launcher ends everything that it started.
-        let _ = child.kill();
-        let _ = child.wait();
-        panic!("hung: {command:?}");
+        // The group too: children that hold the pipes open.
+        if let Some(group) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        let _ = writeln!(std::io::stderr(), "hung, and killed: {command:?}");
+        child.wait().expect("its status")
     });
     let (out, err) = (out.join().expect("reader"), err.join().expect("reader"));
     Run {
