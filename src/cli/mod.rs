@@ -4,11 +4,14 @@
 //! its own that returns an exit code or an [`Error`].
 
 pub mod args;
+#[cfg(target_os = "linux")]
+mod bundle;
 mod doctor;
 pub(crate) mod error;
 mod load;
 mod manual;
 pub mod output;
+mod plan;
 mod policy;
 pub mod resolve;
 mod run;

@@ -9,6 +9,7 @@ mod lines;
 use crate::policy::{Access, Decider, Effect, FsView, Kind, Origin, Pattern, ResolvedPolicy, Rule};
 pub use lines::{Holder, Line, Shortfall};
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// What the running kernel can do, as far as a plan depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -177,9 +178,10 @@ impl Plan {
 fn grants(reads: bool, read: &[String], write: &[String]) -> Vec<Grant> {
     let mut grants: Vec<Grant> = write.iter().map(|path| grant(path, Writing::All)).collect();
     if reads {
+        let written: HashMap<&String, usize> = write.iter().zip(0..).collect();
         for path in read {
-            match grants.iter_mut().find(|grant| grant.path == *path) {
-                Some(grant) => grant.read = true,
+            match written.get(path) {
+                Some(&at) => grants[at].read = true,
                 None => grants.push(Grant { read: true, ..grant(path, Writing::Nothing) }),
             }
         }
@@ -229,12 +231,14 @@ fn within(path: &str, top: &str) -> bool {
 /// decides and [`Layer`] `inner` holds.
 fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) -> Vec<Grant> {
     let mut roots: Vec<Grant> = Vec::new();
-    let mut add = |path: &str, write| {
-        match roots.iter_mut().find(|grant| grant.path == path) {
-            Some(grant) if write == Writing::All => grant.write = write,
-            Some(_) => {}
-            None => roots.push(grant(path, write)),
-        };
+    let mut known: HashMap<String, usize> = HashMap::new();
+    let mut add = |path: &str, write| match known.get(path) {
+        Some(&at) if write == Writing::All => roots[at].write = write,
+        Some(_) => {}
+        None => {
+            known.insert(path.to_owned(), roots.len());
+            roots.push(grant(path, write));
+        }
     };
     for rule in &policy.rules {
         if rule.access != Access::Write || rule.effect != Effect::Allow {
