@@ -57,7 +57,7 @@ mod linux {
     use super::super::{HostFiles, output};
     use super::{Error, PlanArgs, ResolvedPolicy};
     use crate::linux::{host, launch};
-    use crate::plan::{self, Holder, HostSupport, Layer, Plan, Shortfall};
+    use crate::plan::{self, Holder, HostSupport, Layer, Plan, Shortfall, Writing};
     use crate::policy::Origin;
 
     /// What a launch on this host would do, but for the run's own temporary directory. To be asked
@@ -206,7 +206,8 @@ mod linux {
         }
         for (name, domain) in [("inner", report.domains.inner), ("outer", report.domains.outer)] {
             for grant in &domain.grants {
-                let rights = [(grant.read, "read"), (grant.write, "write"), (grant.names, "names")];
+                let rights =
+                    [(grant.read, "read"), (grant.write != Writing::Nothing, grant.write.as_str())];
                 let rights: Vec<_> =
                     rights.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
                 let rights = rights.join(", ");

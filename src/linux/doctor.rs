@@ -6,7 +6,7 @@ use super::sys::probe::{
 };
 use super::sys::{self, Errno, memory, seccomp};
 use super::{filter, host, landlock, launch};
-use crate::plan::{Grant, HostSupport, Layer, SCOPED_ABI};
+use crate::plan::{Grant, HostSupport, Layer, SCOPED_ABI, Writing};
 use crate::trap::errno;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -189,7 +189,7 @@ fn denies_a_write(host: HostSupport, directory: Option<&str>) -> Trial {
         return Err(wrong("there is no temporary directory to try it in"));
     };
     let open = format!("{directory}/open");
-    let grant = Grant { path: open.clone(), read: false, write: true, names: false };
+    let grant = Grant { path: open.clone(), read: false, write: Writing::All };
     let layer = Layer { writing: true, grants: vec![grant], ..Layer::default() };
     enter(&layer, host.landlock_abi)?;
     fs::write(format!("{open}/file"), "x")
