@@ -219,7 +219,7 @@ fn files_that_cannot_be_read_are_refused() {
     place.refuses_policy("below a file", "/dev/null/x", &io("Not a directory"));
     place.refuses_policy("without end", "/dev/zero", &io("larger than"));
     place.write("closed.json", "{}");
-    let closed = std::fs::Permissions::from_mode(0o000);
+    let closed = std::fs::Permissions::from_mode(0o0);
     std::fs::set_permissions(place.path("closed.json"), closed).unwrap();
     if rustix::process::geteuid().is_root() {
         skipped("an unreadable file", "root reads every file");

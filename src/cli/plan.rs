@@ -206,15 +206,11 @@ mod linux {
         }
         for (name, domain) in [("inner", report.domains.inner), ("outer", report.domains.outer)] {
             for grant in &domain.grants {
-                let writing = match grant.write {
-                    Writing::Nothing => "",
-                    Writing::Content => "writing content",
-                    Writing::Directories => "making directories",
-                    Writing::All => "writing",
-                };
-                let reading = if grant.read { "reading" } else { "" };
-                let rights = [reading, writing].into_iter().filter(|right| !right.is_empty());
-                let rights = rights.collect::<Vec<_>>().join(", ");
+                let rights =
+                    [(grant.read, "read"), (grant.write != Writing::Nothing, grant.write.as_str())];
+                let rights: Vec<_> =
+                    rights.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
+                let rights = rights.join(", ");
                 line(&mut text, format_args!("{name} domain grants {}: {rights}", grant.path));
             }
         }

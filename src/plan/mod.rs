@@ -45,6 +45,19 @@ pub enum Writing {
     All,
 }
 
+impl Writing {
+    /// In words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Writing::Nothing => "nothing",
+            Writing::Content => "write content",
+            Writing::Directories => "make and remove directories in it",
+            Writing::All => "write",
+        }
+    }
+}
+
 /// Rights to one subtree or file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grant {
