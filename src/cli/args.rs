@@ -47,7 +47,7 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
     /// Check that policies are well-formed and mean something on this platform
-    Validate(InspectArgs),
+    Validate(PlanArgs),
     /// Print the merged policy with its paths resolved, and where each rule comes from
     Resolve(InspectArgs),
     /// Print which mechanism of this host holds each line of the policy
@@ -111,8 +111,12 @@ pub struct RunArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub query_timeout: u32,
 
+    /// OCI bundle to run, in the form that container engines use: ID is then the name of the run
+    #[arg(short = 'b', long = "bundle", value_name = "DIR", requires = "bundle")]
+    pub bundle_dir: Option<PathBuf>,
+
     /// OCI bundle to run: a directory that holds a config.json
-    #[arg(value_name = "BUNDLE")]
+    #[arg(value_name = "BUNDLE|ID")]
     pub bundle: Option<PathBuf>,
 
     /// Program to run, and its arguments
@@ -120,7 +124,7 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// `policy validate` and `policy resolve`.
+/// `policy resolve`, and what the other commands that look into policies share.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct InspectArgs {
     /// The policies.
@@ -136,7 +140,7 @@ pub struct InspectArgs {
     pub output: OutputArgs,
 }
 
-/// `policy plan`.
+/// `policy validate` and `policy plan`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct PlanArgs {
     /// The policies and how to print.
@@ -174,6 +178,10 @@ pub struct SpecArgs {
     /// Shortfalls to accept, by name
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub accept: Vec<String>,
+
+    /// Write DIR/config.json instead, which must not exist
+    #[arg(short = 'b', long, value_name = "DIR")]
+    pub bundle: Option<PathBuf>,
 
     /// Program to run, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
@@ -260,10 +268,20 @@ impl RunArgs {
     ///
     /// # Errors
     ///
-    /// Returns the message of a usage error when neither or both are given.
+    /// Returns the message of a usage error when neither or both are given, or a bundle and options
+    /// that say what the bundle says.
     pub fn what(&self) -> Result<What<'_>, String> {
         match (&self.bundle, self.command.split_first()) {
             (None, Some((program, args))) => Ok(What::Program { program, args }),
+            (Some(_), None) if !self.policy.is_empty() => Err(
+                "a bundle brings its policy: --policy, --policy-format and --cwd cannot be used \
+                    with it"
+                    .into(),
+            ),
+            (Some(id), None) if self.bundle_dir.is_some() => {
+                check_id(id)?;
+                Ok(What::Bundle(self.bundle_dir.as_ref().unwrap_or(id)))
+            }
             (Some(bundle), None) => Ok(What::Bundle(bundle)),
             (None, None) => Err("nothing to run: end the line with `-- PROGRAM [ARGS...]`".into()),
             (Some(bundle), Some(_)) => Err(format!(
@@ -271,6 +289,29 @@ impl RunArgs {
                 bundle.display()
             )),
         }
+    }
+}
+
+impl PolicyArgs {
+    /// Whether nothing is said.
+    fn is_empty(&self) -> bool {
+        self.policies.is_empty() && self.policy_format.is_none() && self.cwd.is_none()
+    }
+}
+
+/// Checks the name of a run: what container engines accept of each other.
+fn check_id(id: &std::path::Path) -> Result<(), String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '+' | '-' | '.');
+    match id.to_str() {
+        Some(text)
+            if !text.is_empty() && text.chars().all(allowed) && !matches!(text, "." | "..") =>
+        {
+            Ok(())
+        }
+        _ => Err(format!(
+            "{:?} is no ID: letters, digits, and any of _ + - . can be used",
+            id.display().to_string()
+        )),
     }
 }
 
@@ -318,6 +359,18 @@ mod tests {
         assert_eq!(run(&["run", "dir/"]).what(), Ok(What::Bundle(&"dir/".into())));
         assert!(run(&["run"]).what().is_err());
         assert!(run(&["run", "dir/", "--", "ls"]).what().is_err());
+        assert!(run(&["run", "-p", "x", "dir/"]).what().is_err());
+    }
+
+    #[test]
+    fn run_takes_a_bundle_as_container_engines_give_it() {
+        let dir = PathBuf::from("dir");
+        assert_eq!(run(&["run", "--bundle", "dir", "id-1"]).what(), Ok(What::Bundle(&dir)));
+        assert_eq!(run(&["run", "-b", "dir", "a_b+c.d"]).what(), Ok(What::Bundle(&dir)));
+        for id in ["a/b", "..", "é"] {
+            assert!(run(&["run", "-b", "dir", id]).what().is_err(), "{id}");
+        }
+        assert!(Args::try_parse_from(["landstrip", "run", "-b", "dir"]).is_err());
     }
 
     #[cfg(unix)]

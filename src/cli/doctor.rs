@@ -1,14 +1,50 @@
 //! `doctor`: what this host can enforce, tried out.
 
 use super::args::DoctorArgs;
-use super::error::{Error, Failure};
-use crate::trap::Code;
+use super::error::Error;
 
 /// Prints the report; the exit code is 1 where the host is unhealthy.
 ///
 /// # Errors
 ///
 /// An error when standard output cannot be written.
-pub fn doctor(_args: &DoctorArgs) -> Result<u8, Error> {
-    Err(Failure::new(Code::PlatformUnsupported, "`doctor` is not available in this build").into())
+#[cfg(target_os = "linux")]
+pub fn doctor(args: &DoctorArgs) -> Result<u8, Error> {
+    let report = crate::linux::doctor::examine();
+    super::output::document(args.output.format, &report, || text(&report))?;
+    Ok(u8::from(!report.healthy))
+}
+
+/// A line for each trial, and what it comes to.
+#[cfg(target_os = "linux")]
+fn text(report: &crate::linux::doctor::Report) -> String {
+    let mut text = String::new();
+    let kernel = report.kernel.as_deref().unwrap_or("of unknown release");
+    let nested = if report.host.nested { ", inside another sandbox" } else { "" };
+    let line = super::policy::line;
+    line(&mut text, format_args!("landstrip {}, Linux {kernel}{nested}", report.version));
+    for check in &report.checks {
+        let outcome = &check.outcome;
+        let errno = outcome.errno.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        let required = if check.required { "required" } else { "optional" };
+        let status = outcome.status.as_str();
+        let message = &outcome.message;
+        line(
+            &mut text,
+            format_args!("{:<20} {status:<12} {required:<9} {message}{errno}", check.name),
+        );
+    }
+    line(&mut text, format_args!("{}", if report.healthy { "healthy" } else { "unhealthy" }));
+    text
+}
+
+/// Says that there is nothing to try on this platform yet.
+///
+/// # Errors
+///
+/// `PLATFORM_UNSUPPORTED`, always.
+#[cfg(not(target_os = "linux"))]
+pub fn doctor(_: &DoctorArgs) -> Result<u8, Error> {
+    let message = "`doctor` is not available on this platform";
+    Err(super::Failure::new(crate::trap::Code::PlatformUnsupported, message).into())
 }

@@ -4,11 +4,14 @@
 //! its own that returns an exit code or an [`Error`].
 
 pub mod args;
+#[cfg(target_os = "linux")]
+mod bundle;
 mod doctor;
 pub(crate) mod error;
 mod load;
 mod manual;
 pub mod output;
+mod plan;
 mod policy;
 pub mod resolve;
 mod run;
@@ -61,11 +64,10 @@ pub fn main() -> u8 {
         std::process::exit(1);
     }));
     let line: Vec<OsString> = std::env::args_os().collect();
-    let code = match parse(&line) {
+    match parse(&line) {
         Ok(args) => dispatch(args, &line),
         Err(error) => finish_parse(&error),
-    };
-    code
+    }
 }
 
 /// The command tree, under the name that the program was called by.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::args::{InspectArgs, ListArgs, PlanArgs, PolicyCommand, SchemaArgs, SchemaName};
 use super::error::{Error, Failure};
 use super::output;
-use super::{HostFiles, resolve};
+use super::{HostFiles, plan, resolve};
 use crate::policy::{Access, Effect, Origin, Pattern, ResolvedPolicy, shipped};
 use crate::trap::{self, Code, printable};
 
@@ -21,7 +21,7 @@ pub fn policy(command: &PolicyCommand) -> Result<u8, Error> {
     match command {
         PolicyCommand::Validate(args) => validate(args),
         PolicyCommand::Resolve(args) => print_resolved(args),
-        PolicyCommand::Plan(args) => plan(args),
+        PolicyCommand::Plan(args) => plan::print(resolved(&args.inspect)?, args),
         PolicyCommand::Schema(args) => schema(*args),
         PolicyCommand::List(args) => list(*args),
     }
@@ -29,7 +29,7 @@ pub fn policy(command: &PolicyCommand) -> Result<u8, Error> {
 
 /// The policy to look into. Nothing is launched here: a tool that is not found is a policy that
 /// cannot be read.
-fn resolved(args: &InspectArgs) -> Result<ResolvedPolicy, Error> {
+pub(super) fn resolved(args: &InspectArgs) -> Result<ResolvedPolicy, Error> {
     match resolve::resolved(&args.policy, args.tool.as_deref(), &HostFiles) {
         Err(Error::Launch { program, message, .. }) => {
             Err(Failure::new(Code::PolicyIoFailed, message).in_file(program).into())
@@ -77,10 +77,15 @@ impl<'a> Note<'a> {
 
 const LINKED: &str = "the denied file has other names (hard links)";
 
-/// Prints whether the policies are valid together; exit code 1 where they are not.
-fn validate(args: &InspectArgs) -> Result<u8, Error> {
-    let format = args.output.format;
-    match resolved(args) {
+/// Prints whether the policies are valid together and this platform can enforce them; exit code 1
+/// where not.
+fn validate(args: &PlanArgs) -> Result<u8, Error> {
+    let format = args.inspect.output.format;
+    let checked = resolved(&args.inspect).and_then(|policy| {
+        plan::check(policy.clone(), &args.accept).map_err(Error::Policy)?;
+        Ok(policy)
+    });
+    match checked {
         Ok(policy) => {
             let ignored: Vec<_> =
                 policy.ignored.iter().map(|i| Note::new(&i.origin, &i.reason)).collect();
@@ -123,7 +128,7 @@ fn validate(args: &InspectArgs) -> Result<u8, Error> {
 }
 
 /// Adds a line that is safe for a terminal.
-fn line(text: &mut String, what: fmt::Arguments<'_>) {
+pub(super) fn line(text: &mut String, what: fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     let _infallible = writeln!(text, "{}", printable(&what.to_string()));
 }
@@ -188,12 +193,6 @@ fn values(text: &mut String, name: &str, value: &Value) {
         Value::Array(items) => items.iter().for_each(|item| values(text, name, item)),
         _ => {}
     }
-}
-
-/// Prints which mechanism holds each line of the policy.
-fn plan(_args: &PlanArgs) -> Result<u8, Error> {
-    Err(Failure::new(Code::PlatformUnsupported, "`policy plan` is not available in this build")
-        .into())
 }
 
 /// Prints a schema, as it stands in `config/`.

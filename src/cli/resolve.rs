@@ -1,13 +1,13 @@
 //! From the command line to a resolved policy: load, parse, merge, resolve, tighten.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::PathBuf;
 
 use super::args::PolicyArgs;
 use super::error::{Error, Failure};
-use super::load::load;
+use super::load::{Source, load};
 use super::tool;
 use crate::policy::{self, FsView, Place, PolicyError, ResolvedPolicy};
 use crate::trap::Code;
@@ -59,6 +59,40 @@ fn utf8(path: PathBuf) -> Result<String, PathBuf> {
     path.into_os_string().into_string().map_err(PathBuf::from)
 }
 
+/// What decides how a policy is read beside its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Environment {
+    /// The home directory; an empty or relative `HOME` is no place to anchor a path.
+    pub home: Option<String>,
+    /// Where programs are looked for.
+    pub path: OsString,
+}
+
+impl Environment {
+    /// That of this process.
+    pub fn own() -> Environment {
+        Environment::with(|name| env::var_os(name))
+    }
+
+    /// That of a list of variables, `NAME=value`. The first of a name counts, as in getenv(3).
+    pub fn of(variables: &[OsString]) -> Environment {
+        Environment::with(|name| {
+            variables.iter().find_map(|variable| {
+                let value = variable.to_str()?.strip_prefix(name)?.strip_prefix('=')?;
+                Some(value.into())
+            })
+        })
+    }
+
+    fn with(get: impl Fn(&str) -> Option<OsString>) -> Environment {
+        let home = get("HOME").and_then(|home| home.into_string().ok());
+        Environment {
+            home: home.filter(|home| home.starts_with('/')),
+            path: get("PATH").unwrap_or_else(|| tool::DEFAULT_PATH.into()),
+        }
+    }
+}
+
 /// The policy that `args` name, merged and resolved against `view`; with a `tool`, tightened by
 /// the policy that is attached to that program.
 ///
@@ -72,14 +106,37 @@ pub fn resolved(
 ) -> Result<ResolvedPolicy, Error> {
     let sources = load(args)?;
     let cwd = start_directory(args)?;
-    // An empty or relative HOME is no place to anchor a path.
-    let home = env::var("HOME").ok().filter(|home| home.starts_with('/'));
-    let place = Place { cwd: &cwd, home: home.as_deref(), view };
-    let parse = |source: super::Source| policy::parse(&source.name, &source.bytes, source.format);
+    let environment = Environment::own();
+    let place = Place { cwd: &cwd, home: environment.home.as_deref(), view };
     let documents = sources.into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     let base = policy::resolve(&policy::merge(documents), &place)?;
-    let Some(program) = tool else { return Ok(base) };
-    let Some(source) = tool::policy(program, cwd.as_ref())? else { return Ok(base) };
+    match tool {
+        Some(program) => tightened(base, program, &environment, view),
+        None => Ok(base),
+    }
+}
+
+fn parse(source: Source) -> Result<policy::Document, PolicyError> {
+    policy::parse(&source.name, &source.bytes, source.format)
+}
+
+/// A resolved policy, tightened by the one that is attached to `program`.
+///
+/// # Errors
+///
+/// [`Error::Launch`] where the program is not found; `POLICY_IO_FAILED` and [`Error::Policy`] for its
+/// policy.
+pub fn tightened(
+    base: ResolvedPolicy,
+    program: &OsStr,
+    environment: &Environment,
+    view: &dyn FsView,
+) -> Result<ResolvedPolicy, Error> {
+    let Some(source) = tool::policy(program, &environment.path, base.cwd.as_ref())? else {
+        return Ok(base);
+    };
+    let cwd = base.cwd.clone();
+    let place = Place { cwd: &cwd, home: environment.home.as_deref(), view };
     let own = policy::resolve_executable(&policy::merge(vec![parse(source)?]), &place, &base)?;
     Ok(policy::tighten(base, own)?)
 }

@@ -3,37 +3,91 @@
 use super::TrapFd;
 use super::args::{RunArgs, What};
 use super::error::{Error, Failure};
-#[cfg(target_os = "linux")]
-use super::{HostFiles, resolve::resolved, stderr_style};
 use crate::trap::Code;
 
-/// Runs it and returns its exit code; `traps` is the descriptor of `--trap-fd`.
-///
-/// # Errors
-///
-/// An error when the program did not run, or could not be supervised.
 #[cfg(target_os = "linux")]
-pub fn run(args: &RunArgs, what: What<'_>, _traps: Option<&TrapFd>) -> Result<u8, Error> {
-    let What::Program { program, args: rest } = what else {
-        return Err(Failure::new(Code::PlatformUnsupported, "bundles are not available").into());
-    };
-    let policy = resolved(&args.policy, Some(program), &HostFiles)?;
-    let job = crate::linux::launch::Job {
-        args: std::iter::once(program).chain(rest).cloned().collect(),
-        env: std::env::vars_os()
-            .map(|(mut name, value)| {
-                name.push("=");
-                name.push(value);
-                name
-            })
-            .collect(),
-        policy,
-        accept: args.accept.clone(),
-        inherit: args.inherit.clone(),
-        traps: args.trap_fd.map(TrapFd::inherit).transpose()?,
-        style: stderr_style(),
-    };
-    crate::linux::launch::run(job)
+pub use linux::{identity, of_command, run};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::ffi::OsString;
+    use std::path::Path;
+
+    use super::super::args::PolicyArgs;
+    use super::super::{HostFiles, bundle, resolve, stderr_style};
+    use super::{Code, Error, Failure, RunArgs, TrapFd, What};
+    use crate::linux::{host, launch};
+    use crate::lower::{Identity, Run};
+
+    /// Runs it and returns its exit code; `traps` is the descriptor of `--trap-fd`.
+    ///
+    /// # Errors
+    ///
+    /// An error when the program did not run, or could not be supervised.
+    pub fn run(args: &RunArgs, what: What<'_>, _traps: Option<&TrapFd>) -> Result<u8, Error> {
+        let run = match what {
+            What::Program { .. } => of_command(&args.policy, &args.accept, &args.command)?,
+            What::Bundle(dir) => of_bundle(dir, &args.accept)?,
+        };
+        let Run { args: argv, env, policy, accept } = run;
+        launch::run(launch::Job {
+            args: argv,
+            env,
+            policy,
+            accept,
+            inherit: args.inherit.clone(),
+            traps: args.trap_fd.map(TrapFd::inherit).transpose()?,
+            style: stderr_style(),
+        })
+    }
+
+    /// What a command line says; `command` is the program and its arguments.
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve::resolved`]; a usage error where there is no program.
+    pub fn of_command(
+        policy: &PolicyArgs,
+        accept: &[String],
+        command: &[OsString],
+    ) -> Result<Run, Error> {
+        let Some(program) = command.first() else {
+            return Err(Error::Usage("nothing to run".to_owned()));
+        };
+        let policy = resolve::resolved(policy, Some(program), &HostFiles)?;
+        let variable = |(mut name, value): (OsString, OsString)| {
+            name.push("=");
+            name.push(value);
+            name
+        };
+        Ok(Run {
+            args: command.to_vec(),
+            env: std::env::vars_os().map(variable).collect(),
+            policy,
+            accept: accept.to_vec(),
+        })
+    }
+
+    /// What the bundle in `dir` says. The policy that is attached to the program is applied here as
+    /// well: it may be newer than the bundle, and a bundle need not come from `spec`.
+    fn of_bundle(dir: &Path, accept: &[String]) -> Result<Run, Error> {
+        let mut run = bundle::read(dir, &identity()?)?;
+        let environment = resolve::Environment::of(&run.env);
+        run.policy = resolve::tightened(run.policy, &run.args[0], &environment, &HostFiles)?;
+        run.accept.extend_from_slice(accept);
+        Ok(run)
+    }
+
+    /// Who this is.
+    ///
+    /// # Errors
+    ///
+    /// `SANDBOX_SETUP_FAILED` where the kernel does not say.
+    pub fn identity() -> Result<Identity, Error> {
+        host::identity().map_err(|errno| {
+            Failure::new(Code::SandboxSetupFailed, format!("user and capabilities: {errno}")).into()
+        })
+    }
 }
 
 /// Says that this platform runs nothing yet.

@@ -1,14 +1,33 @@
 //! `spec`: the OCI config.json that `run` would launch.
 
 use super::args::SpecArgs;
-use super::error::{Error, Failure};
-use crate::trap::Code;
+use super::error::Error;
 
-/// Prints it.
+/// Prints it, or writes it into a bundle.
 ///
 /// # Errors
 ///
-/// An error when the policy cannot be lowered, or standard output cannot be written.
-pub fn spec(_args: &SpecArgs) -> Result<u8, Error> {
-    Err(Failure::new(Code::PlatformUnsupported, "`spec` is not available in this build").into())
+/// As `run` up to the launch; a usage error where a file is in the way.
+#[cfg(target_os = "linux")]
+pub fn spec(args: &SpecArgs) -> Result<u8, Error> {
+    use super::{bundle, output, run};
+    let run = run::of_command(&args.policy, &args.accept, &args.command)?;
+    let identity = run::identity()?;
+    let document = crate::lower::spec::document(&run, &identity).map_err(bundle::refused)?;
+    match &args.bundle {
+        Some(dir) => bundle::write(dir, &document)?,
+        None => output::json(&document)?,
+    }
+    Ok(0)
+}
+
+/// Says that nothing runs on this platform yet.
+///
+/// # Errors
+///
+/// `PLATFORM_UNSUPPORTED`, always.
+#[cfg(not(target_os = "linux"))]
+pub fn spec(_: &SpecArgs) -> Result<u8, Error> {
+    let message = "`spec` is not available on this platform";
+    Err(super::Failure::new(crate::trap::Code::PlatformUnsupported, message).into())
 }

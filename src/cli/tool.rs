@@ -1,7 +1,7 @@
 //! A program's file, and the policy that is attached to it.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,19 +16,16 @@ pub const ATTRIBUTE: &str = "user.landstrip.policy";
 /// Permission denied: EACCES on Linux and macOS, ERROR_ACCESS_DENIED on Windows.
 const EACCES: i32 = if cfg!(windows) { 5 } else { 13 };
 
-/// Where execvp(3) would find `program` when started in `cwd`.
+/// What execvp(3) falls back to where `PATH` is not set.
+pub const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// Where execvp(3) would find `program` along `paths` when started in `cwd`.
 ///
 /// # Errors
 ///
 /// `NotFound` where there is no such file; `PermissionDenied` where there is one that may not be
 /// executed.
-pub fn find(program: &OsStr, cwd: &Path) -> io::Result<PathBuf> {
-    // What execvp(3) falls back to where PATH is not set.
-    let paths = env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
-    find_in(&paths, program, cwd)
-}
-
-fn find_in(paths: &OsStr, program: &OsStr, cwd: &Path) -> io::Result<PathBuf> {
+pub fn find(program: &OsStr, paths: &OsStr, cwd: &Path) -> io::Result<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {
         let path = cwd.join(program);
         fs::metadata(&path)?;
@@ -76,8 +73,8 @@ fn may_execute(_: &Path) -> bool {
 ///
 /// [`Error::Launch`] where the program cannot be found or executed; `POLICY_IO_FAILED` where it has
 /// a policy that cannot be read.
-pub fn policy(program: &OsStr, cwd: &Path) -> Result<Option<Source>, Error> {
-    let path = find(program, cwd).and_then(fs::canonicalize).map_err(|error| {
+pub fn policy(program: &OsStr, paths: &OsStr, cwd: &Path) -> Result<Option<Source>, Error> {
+    let path = find(program, paths, cwd).and_then(fs::canonicalize).map_err(|error| {
         let errno = match error.kind() {
             io::ErrorKind::PermissionDenied => Some("EACCES"),
             io::ErrorKind::NotFound => Some("ENOENT"),
@@ -143,7 +140,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         program(dir.path(), "yes", 0o755);
         program(dir.path(), "no", 0o644);
-        let find = |name: &str| find(OsStr::new(name), dir.path()).map_err(|error| error.kind());
+        let paths = env::var_os("PATH").unwrap_or(DEFAULT_PATH.into());
+        let find =
+            |name: &str| find(OsStr::new(name), &paths, dir.path()).map_err(|error| error.kind());
         assert_eq!(find("./yes"), Ok(dir.path().join("./yes")));
         assert_eq!(find("./no"), Err(io::ErrorKind::PermissionDenied));
         assert_eq!(find("./."), Err(io::ErrorKind::PermissionDenied));
@@ -165,7 +164,7 @@ mod tests {
         let closed = dir.path().join("closed");
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
         let find = |paths: &str, name: &str| {
-            let found = find_in(OsStr::new(paths), OsStr::new(name), dir.path());
+            let found = find(OsStr::new(name), OsStr::new(paths), dir.path());
             found.map_err(|error| error.kind())
         };
         assert_eq!(find("a:b", "x"), Ok(dir.path().join("b/x")));
@@ -183,7 +182,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = program(dir.path(), "tool", 0o755);
         symlink("tool", dir.path().join("link")).unwrap();
-        let policy = || policy(OsStr::new("./link"), dir.path());
+        let policy = || policy(OsStr::new("./link"), OsStr::new(""), dir.path());
         assert_eq!(policy(), Ok(None));
         let flags = rustix::fs::XattrFlags::empty();
         if rustix::fs::setxattr(&file, ATTRIBUTE, b"{}", flags) == Err(rustix::io::Errno::OPNOTSUPP)

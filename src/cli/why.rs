@@ -1,14 +1,288 @@
 //! `why`: whether a policy allows a path or a host, and which rule decides.
 
-use super::args::WhyArgs;
-use super::error::{Error, Failure};
-use crate::trap::Code;
+use std::fs;
 
-/// Prints the verdict.
+use serde::Serialize;
+
+use super::args::{TargetKind, WhyArgs};
+use super::error::{Error, Failure};
+use super::policy::{line, resolved};
+use super::{HostFiles, output, plan, resolve};
+use crate::plan::Holder;
+use crate::policy::path::Walker;
+use crate::policy::{Access, Decider, Kind, Origin, Pattern, ResolvedPolicy, Rule, Verdict, host};
+use crate::trap::{Against, Grant, Operation, Reason, RuleRef, suggest};
+
+/// Prints the verdict, whatever it is, with exit code 0.
 ///
 /// # Errors
 ///
-/// An error when the policy cannot be resolved, or standard output cannot be written.
-pub fn why(_args: &WhyArgs) -> Result<u8, Error> {
-    Err(Failure::new(Code::PlatformUnsupported, "`why` is not available in this build").into())
+/// An error when the policy cannot be resolved, the target is neither a path nor a host, or standard
+/// output cannot be written.
+pub fn why(args: &WhyArgs) -> Result<u8, Error> {
+    let Some(target) = args.target.to_str() else {
+        return Err(Error::Usage("the target is not UTF-8".to_owned()));
+    };
+    if target.is_empty() {
+        return Err(Error::Usage("the target is empty".to_owned()));
+    }
+    let policy = resolved(&args.inspect)?;
+    let kind = args.kind.unwrap_or_else(|| guess(target, &policy.cwd));
+    let format = args.inspect.output.format;
+    match kind {
+        TargetKind::Path => {
+            let report = path(target, policy)?;
+            output::document(format, &report, || path_text(&report))?;
+        }
+        TargetKind::Host => {
+            let report = host_report(target, &policy)?;
+            output::document(format, &report, || host_text(&report))?;
+        }
+    }
+    Ok(0)
+}
+
+/// What the target is taken for.
+fn guess(target: &str, cwd: &str) -> TargetKind {
+    let url = target.contains("://");
+    let named = target.contains('/') || target.starts_with(['.', '~']);
+    match !url && (named || fs::symlink_metadata(format!("{cwd}/{target}")).is_ok()) {
+        true => TargetKind::Path,
+        false => TargetKind::Host,
+    }
+}
+
+/// The document about a path.
+#[derive(Serialize)]
+struct PathReport<'a> {
+    target: &'a str,
+    /// The path that rules are compared with: absolute, free of symbolic links.
+    path: String,
+    /// Whether there is something.
+    exists: bool,
+    /// The symbolic links on the way.
+    links: Vec<String>,
+    read: Answer,
+    write: Answer,
+}
+
+/// What is said about one access.
+#[derive(Serialize)]
+struct Answer {
+    allowed: bool,
+    /// The rule that decides; `None` where the default does.
+    rule: Option<RuleRef>,
+    /// Why it is denied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Reason>,
+    /// The entry that would allow it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggested_grant: Option<Grant>,
+    /// The mechanism of this host that holds the answer; `None` where nothing restricts the access.
+    held_by: Option<Holder>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+fn path(target: &str, policy: ResolvedPolicy) -> Result<PathReport<'_>, Error> {
+    let home = resolve::Environment::own().home;
+    let mut walker = Walker::new(&HostFiles, home.as_deref());
+    let origin = Origin { key: "the path asked about".to_owned(), ..Origin::default() };
+    let found = walker.follow(target, &policy.cwd, &origin).map_err(|error| {
+        Error::Failure(Failure { file: None, key: None, line: None, ..error.into() })
+    })?;
+    let alias = alias(&policy, &found.path, &found.kind);
+    let decider = Decider::new(&policy);
+    let restricts = [policy.restricts_reading(), true];
+    let holders = Holders::new(policy);
+    let [read, write] =
+        [(Access::Read, Operation::Read), (Access::Write, Operation::Write)].map(|(access, op)| {
+            let verdict = match alias.iter().find(|(denied, _)| *denied == access) {
+                Some((_, name)) => decider.decide(access, name.as_bytes()),
+                None => decider.decide(access, found.path.as_bytes()),
+            };
+            let mut answer = answer(&verdict, op, &found.path);
+            if restricts[access as usize] {
+                (answer.held_by, answer.note) = holders.of(access, &found.path, answer.allowed);
+            }
+            if let Some((_, name)) = alias.iter().find(|(denied, _)| *denied == access) {
+                answer.note = Some(format!("this is another name (a hard link) of {name}"));
+                answer.suggested_grant = None;
+            }
+            answer
+        });
+    let exists = found.kind != Kind::Absent;
+    Ok(PathReport { target, path: found.path, exists, links: found.links, read, write })
+}
+
+/// The denied files that `path` is another name of: a denial is held by the file.
+fn alias(policy: &ResolvedPolicy, path: &str, kind: &Kind) -> Vec<(Access, String)> {
+    if !matches!(kind, Kind::File { links: 2.., .. }) {
+        return Vec::new();
+    }
+    let others = policy.linked.iter().filter(|linked| linked.path != path);
+    others
+        .filter(|linked| same_file(path, &linked.path))
+        .map(|l| (l.access, l.path.clone()))
+        .collect()
+}
+
+#[cfg(unix)]
+fn same_file(one: &str, other: &str) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |path| fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()));
+    matches!((id(one), id(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+#[cfg(not(unix))]
+fn same_file(_: &str, _: &str) -> bool {
+    false
+}
+
+fn answer(verdict: &Verdict<'_>, operation: Operation, path: &str) -> Answer {
+    let against = match verdict {
+        Verdict::Allow(_) => None,
+        Verdict::Deny { rule, .. } => rule.map(|rule| Against {
+            always: rule.always,
+            names_it: matches!(&rule.pattern, Pattern::Subtree(p) | Pattern::Name(p) if p == path),
+        }),
+    };
+    let denied = !verdict.is_allowed();
+    Answer {
+        allowed: !denied,
+        rule: verdict.rule().map(rule_ref),
+        reason: denied.then(|| Against::reason(against)),
+        suggested_grant: if denied { suggest(operation, path, against) } else { None },
+        held_by: None,
+        note: None,
+    }
+}
+
+fn rule_ref(rule: &Rule) -> RuleRef {
+    let Origin { file, line, key } = rule.origin.clone();
+    RuleRef { file, line, key, text: rule.text.clone() }
+}
+
+/// Who holds the answers on this host.
+#[cfg(target_os = "linux")]
+struct Holders(crate::plan::Plan);
+
+#[cfg(target_os = "linux")]
+impl Holders {
+    fn new(policy: ResolvedPolicy) -> Holders {
+        Holders(plan::planned(policy).0)
+    }
+
+    /// Who holds this verdict, and what else is to be known.
+    fn of(&self, access: Access, path: &str, allowed: bool) -> (Option<Holder>, Option<String>) {
+        let Holders(plan) = self;
+        let granted = match access {
+            Access::Read => &plan.kernel_read,
+            Access::Write => &plan.kernel_write,
+        };
+        let whole = granted
+            .iter()
+            .any(|top| crate::policy::path::is_within(path.as_bytes(), top.as_bytes()));
+        match (allowed, plan.broker) {
+            (true, _) if whole => (Some(Holder::Landlock), None),
+            (true, true) => (Some(Holder::Broker), None),
+            (true, false) => {
+                let note = "inside another sandbox this is refused all the same: the kernel can \
+                    grant whole subtrees only";
+                (Some(Holder::Landlock), Some(note.to_owned()))
+            }
+            (false, true) => (Some(Holder::LandlockAndBroker), None),
+            (false, false) => (Some(Holder::Landlock), None),
+        }
+    }
+}
+
+/// Nothing is enforced on this platform yet.
+#[cfg(not(target_os = "linux"))]
+struct Holders;
+
+#[cfg(not(target_os = "linux"))]
+impl Holders {
+    fn new(_: ResolvedPolicy) -> Holders {
+        Holders
+    }
+
+    fn of(&self, _: Access, _: &str, _: bool) -> (Option<Holder>, Option<String>) {
+        (None, None)
+    }
+}
+
+fn path_text(report: &PathReport<'_>) -> String {
+    let mut text = String::new();
+    let absent = if report.exists { "" } else { " (does not exist)" };
+    line(&mut text, format_args!("{}{absent}", report.path));
+    for link in &report.links {
+        line(&mut text, format_args!("  through the symbolic link {link}"));
+    }
+    answer_text(&mut text, "read", &report.read, "reading is open by default");
+    answer_text(&mut text, "write", &report.write, "writing is denied by default");
+    text
+}
+
+fn answer_text(text: &mut String, what: &str, answer: &Answer, default: &str) {
+    let verdict = if answer.allowed { "allowed" } else { "denied" };
+    let rule = match &answer.rule {
+        None => default.to_owned(),
+        Some(RuleRef { file, line, key, text }) => {
+            let at = if *line > 0 { format!(":{line}") } else { String::new() };
+            format!("{file}{at} {key} {text:?}")
+        }
+    };
+    line(text, format_args!("{what}: {verdict}: {rule}"));
+    if let Some(holder) = answer.held_by {
+        line(text, format_args!("  held by {}", holder.name()));
+    }
+    if let Some(note) = &answer.note {
+        line(text, format_args!("  {note}"));
+    }
+    if let Some(grant) = &answer.suggested_grant {
+        line(text, format_args!("  allow it with {}", grant.document()));
+    }
+}
+
+/// The document about a host.
+#[derive(Serialize)]
+struct HostReport<'a> {
+    target: &'a str,
+    connect: Answer,
+}
+
+/// In this version the network is open or closed as a whole.
+fn host_report<'a>(target: &'a str, policy: &ResolvedPolicy) -> Result<HostReport<'a>, Error> {
+    let refused = |why| Error::Usage(format!("{why} (for a path: --as path)"));
+    host::check(target).map_err(refused)?;
+    if target.starts_with('*') {
+        return Err(Error::Usage(format!("{target:?} is a pattern; ask about one host")));
+    }
+    let network = &policy.network;
+    let allowed = network.allow_network;
+    let by_host =
+        network.allowed_domains.is_some() || network.denied_domains.iter().flatten().count() > 0;
+    let note = (by_host && cfg!(target_os = "linux")).then(|| {
+        "rules about hosts are not available on Linux in this version: see `policy plan`".to_owned()
+    });
+    let connect = Answer {
+        allowed,
+        rule: network.allow_network_origin.clone().map(|origin| {
+            let Origin { file, line, key } = origin;
+            RuleRef { file, line, key, text: allowed.to_string() }
+        }),
+        reason: (!allowed).then_some(Reason::AllowMiss),
+        suggested_grant: (!allowed).then(|| Grant::switch("allowNetwork")),
+        held_by: (!allowed && cfg!(target_os = "linux")).then_some(Holder::Seccomp),
+        note,
+    };
+    Ok(HostReport { target, connect })
+}
+
+fn host_text(report: &HostReport<'_>) -> String {
+    let mut text = String::new();
+    line(&mut text, format_args!("{}", report.target));
+    answer_text(&mut text, "connect", &report.connect, "there is no network by default");
+    text
 }

@@ -1,9 +1,11 @@
 //! What this host is: its files as the policy engine asks for them, and what its kernel can do.
 
 use super::sys;
+use crate::lower::Identity;
 use crate::plan::HostSupport;
 use crate::policy::{FsView, Kind};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir};
+use std::io::IsTerminal;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
@@ -70,6 +72,26 @@ impl FsView for HostView {
 
 fn open(path: &str, flags: OFlags) -> Option<OwnedFd> {
     rustix::fs::open(path, flags | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+/// Who launches, as a specification says it.
+///
+/// # Errors
+///
+/// As getgroups(2) and capget(2), which fail for want of memory at most.
+pub fn identity() -> Result<Identity, sys::Errno> {
+    let (_, permitted) = sys::process::capabilities()?;
+    let kept = permitted & super::launch::KEEP;
+    let all = caps::all();
+    let capabilities = all.iter().filter(|capability| kept & capability.bitmask() != 0);
+    let groups = rustix::process::getgroups()?;
+    Ok(Identity {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        groups: groups.into_iter().map(rustix::process::Gid::as_raw).collect(),
+        capabilities: capabilities.map(ToString::to_string).collect(),
+        terminal: std::io::stdin().is_terminal(),
+    })
 }
 
 /// Asks the kernel what a launch needs to know. Quick: a system call or two.

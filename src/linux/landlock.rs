@@ -1,7 +1,7 @@
 //! Landlock rulesets, landlock(7), from the plan's grants.
 
 use super::sys::Errno;
-use crate::plan::{Grant, Layer};
+use crate::plan::{Grant, Layer, Writing};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
     RulesetAttr, RulesetCreatedAttr, Scope,
@@ -51,11 +51,6 @@ fn on_file() -> BitFlags<AccessFs> {
         | AccessFs::ReadFile
         | AccessFs::Truncate
         | AccessFs::IoctlDev
-}
-
-/// The rights on names in a directory itself, for the directory that a grant stands in.
-fn names() -> BitFlags<AccessFs> {
-    AccessFs::RemoveDir | AccessFs::MakeDir | AccessFs::Refer
 }
 
 /// Makes the ruleset of `layer` for Landlock ABI `abi`. What a grant names and does not exist is
@@ -113,11 +108,15 @@ pub fn ruleset(layer: &Layer, abi: u32) -> Result<OwnedFd, Failure> {
 
 fn rights(grant: &Grant) -> BitFlags<AccessFs> {
     let mut rights = BitFlags::<AccessFs>::empty();
-    if grant.write {
-        rights |= (writing(ABI::from(i32::MAX)) | AccessFs::Truncate) & !never();
-    }
-    if grant.names {
-        rights |= names();
+    match grant.write {
+        Writing::Nothing => {}
+        Writing::Content => rights |= writing(ABI::from(i32::MAX)) & on_file(),
+        Writing::Directories => {
+            rights |= AccessFs::RemoveDir | AccessFs::MakeDir | AccessFs::Refer;
+        }
+        Writing::All => {
+            rights |= (writing(ABI::from(i32::MAX)) | AccessFs::Truncate) & !never();
+        }
     }
     if grant.read {
         rights |= AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;

@@ -11,7 +11,7 @@ use super::tmpdir::TemporaryDirectory;
 use super::{host, landlock, supervise};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
-use crate::plan::{self, Plan, SCOPED_ABI};
+use crate::plan::{self, Plan, SCOPED_ABI, Writing};
 use crate::policy::{Access, ResolvedPolicy, Rule};
 use crate::trap::{Code, Mechanism, Style, errno};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -42,7 +42,7 @@ pub struct Job {
 
 /// Capabilities that root keeps, as bits: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID,
 /// SETPCAP, NET_BIND_SERVICE. None of them reaches the kernel, a device, or another mount.
-const KEEP: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10;
+pub const KEEP: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10;
 
 /// Runs the job and returns the program's exit code.
 ///
@@ -226,7 +226,7 @@ impl Drop for Temporary {
     }
 }
 
-fn make_temporary(env: &[OsString]) -> Result<TemporaryDirectory, Failure> {
+pub(super) fn make_temporary(env: &[OsString]) -> Result<TemporaryDirectory, Failure> {
     let own = env
         .iter()
         .find_map(|v| v.as_bytes().strip_prefix(b"TMPDIR="))
@@ -245,7 +245,12 @@ fn with_temporary(mut env: Vec<OsString>, path: &str) -> Vec<OsString> {
     env
 }
 
-fn refuse_shortfalls(plan: &Plan, accept: &[String]) -> Result<(), Failure> {
+/// Refuses a plan with a shortfall that `accept` does not name.
+///
+/// # Errors
+///
+/// `POLICY_SHORTFALL` with the line of the policy, where one is about it.
+pub fn refuse_shortfalls(plan: &Plan, accept: &[String]) -> Result<(), Failure> {
     let refused =
         |s: &&plan::Shortfall| !(s.acceptable && accept.iter().any(|name| name == s.name));
     let Some(shortfall) = plan.shortfalls.iter().find(refused) else {
@@ -296,12 +301,12 @@ fn inherited_files(plan: &Plan) -> Vec<(plan::Grant, (u64, u64, Access))> {
             };
             let denied_by_name = plan.decider.decide(access, path.as_bytes()).rule().is_some();
             if wanted && !denied_by_name {
-                let grant = plan::Grant {
-                    path: path.clone(),
-                    read: access == Access::Read,
-                    write: access == Access::Write,
-                    names: false,
+                let write = match access {
+                    Access::Read => Writing::Nothing,
+                    Access::Write => Writing::Content,
                 };
+                let read = access == Access::Read;
+                let grant = plan::Grant { path: path.clone(), read, write };
                 found.push((grant, (stat.st_dev, stat.st_ino, access)));
             }
         }

@@ -3,6 +3,7 @@
 //! [`launch`] is the life of a run from the prepared plan to the exit code.
 
 mod broker;
+pub mod doctor;
 mod filter;
 pub mod host;
 mod landlock;

@@ -1,1 +1,78 @@
-//! The `lower` stage.
+//! Lowering: from a resolved policy to what a mechanism, or another runtime, reads. Pure.
+//!
+//! [`spec`] is the way to an OCI `config.json` and back. It speaks about a *host-root* bundle: one
+//! whose root is the host's `/` and that asks for no namespace and no mount, which a launch needs no
+//! privileges for. The launch reads the same three things in both forms, [`Run`]: `run -p .. -- CMD`
+//! makes it of the command line, `run BUNDLE/` of the file.
+//!
+//! # What is said where
+//!
+//! OCI's own fields say what is true of such a run whoever launches it: arguments, environment, start
+//! directory, user, capabilities, `noNewPrivileges`, the resources that `limits` asks for. The rest
+//! is in the annotation [`spec::ENFORCEMENT`].
+//!
+//! `readonlyPaths` and `maskedPaths` are not used. They are mounts (config-linux.md, "Masked Paths"
+//! and "Readonly Paths"), so without a mount namespace of its own a runtime would have to make them
+//! in the host's, or refuse as runc does. Neither would say the same as the policy does: a rule holds
+//! on names that do not exist yet, has exceptions inside, and is no mount that shows.
+//!
+//! # Text
+//!
+//! JSON holds Unicode alone, while arguments and variables are bytes to the kernel. So [`Run`] holds
+//! them as the system does, and the direct form hands them on unchanged; a bundle that could not say
+//! them is refused when it is made, rather than holding something similar.
+
+mod check;
+pub mod spec;
+mod strict;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+
+use crate::policy::ResolvedPolicy;
+
+/// A program on the host's own root, under a policy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    /// The program, as to be looked up in `PATH`, and its arguments.
+    pub args: Vec<OsString>,
+    /// The environment, `NAME=value`.
+    pub env: Vec<OsString>,
+    /// The policy. Its `cwd` is where the program starts.
+    pub policy: ResolvedPolicy,
+    /// Names of the shortfalls that are accepted.
+    pub accept: Vec<String>,
+}
+
+/// Who launches: what a host-root run inherits and cannot choose.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The supplementary groups.
+    pub groups: Vec<u32>,
+    /// The capabilities that the program will have, as `CAP_CHOWN`.
+    pub capabilities: Vec<String>,
+    /// Standard input is a terminal.
+    pub terminal: bool,
+}
+
+/// Why a `config.json` is not launched, or cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The field at fault, like `linux.namespaces`.
+    pub key: Option<String>,
+    /// The line of the file, where it is not JSON of the right shape.
+    pub line: Option<u32>,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl Refusal {
+    fn new(key: impl Into<String>, message: impl Into<String>) -> Refusal {
+        Refusal { key: Some(key.into()), line: None, message: message.into() }
+    }
+}

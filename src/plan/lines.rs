@@ -3,6 +3,7 @@
 use super::{HostSupport, OLDEST_ABI, Plan, SCOPED_ABI};
 use crate::policy::{Access, Effect, Origin, Pattern, ResolvedPolicy, Rule};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// A mechanism that holds a line of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -16,6 +17,18 @@ pub enum Holder {
     LandlockAndBroker,
     /// The seccomp filter.
     Seccomp,
+}
+
+impl Holder {
+    /// The name for a person.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Holder::Landlock => "Landlock",
+            Holder::Broker => "the broker",
+            Holder::LandlockAndBroker => "Landlock and broker",
+            Holder::Seccomp => "seccomp",
+        }
+    }
 }
 
 /// One line of the policy and who holds it.
@@ -103,7 +116,12 @@ fn limit_origins(policy: &ResolvedPolicy) -> impl Iterator<Item = &Origin> {
 
 /// For every line of the plan's policy, who holds it.
 pub(super) fn lines(plan: &Plan) -> Vec<Line> {
-    let mut lines: Vec<Line> = plan.policy.rules.iter().map(|rule| line(plan, rule)).collect();
+    let granted = Granted {
+        read: plan.kernel_read.iter().map(String::as_str).collect(),
+        write: plan.kernel_write.iter().map(String::as_str).collect(),
+    };
+    let rules = plan.policy.rules.iter();
+    let mut lines: Vec<Line> = rules.map(|rule| line(plan, &granted, rule)).collect();
     let network = &plan.policy.network;
     let mut add = |origin: &Origin, text: &str, held_by, note| {
         lines.push(Line { origin: origin.clone(), text: text.to_owned(), held_by, note });
@@ -119,7 +137,13 @@ pub(super) fn lines(plan: &Plan) -> Vec<Line> {
     lines
 }
 
-fn line(plan: &Plan, rule: &Rule) -> Line {
+/// What the kernel grants whole, in order, so that a policy of many lines is looked up quickly.
+struct Granted<'a> {
+    read: BTreeSet<&'a str>,
+    write: BTreeSet<&'a str>,
+}
+
+fn line(plan: &Plan, granted: &Granted<'_>, rule: &Rule) -> Line {
     let note = match (&rule.pattern, rule.effect) {
         (Pattern::Glob(_), Effect::Deny) if rule.access == Access::Read => {
             Some("executing a file that matches is refused by name at the time of the call")
@@ -127,23 +151,34 @@ fn line(plan: &Plan, rule: &Rule) -> Line {
         (Pattern::Name(_), _) => Some("the link itself may not be replaced"),
         _ => None,
     };
-    Line { origin: rule.origin.clone(), text: rule.text.clone(), held_by: holder(plan, rule), note }
+    let (held_by, note) = match holder(granted, rule) {
+        held_by if plan.broker => (held_by, note),
+        Holder::Broker => (Holder::Landlock, Some(NOT_WHOLE)),
+        _ => (Holder::Landlock, note),
+    };
+    let (origin, text) = (rule.origin.clone(), rule.text.clone());
+    Line { origin, text, held_by, note }
 }
+
+/// Without a broker there are only grants of whole subtrees.
+const NOT_WHOLE: &str = "inside another sandbox, nothing is granted by this line";
 
 /// A denial is held by Landlock, since nothing that it denies is ever granted; the broker never opens
 /// it and reports. A grant is Landlock's where it was granted whole.
-fn holder(plan: &Plan, rule: &Rule) -> Holder {
+fn holder(granted: &Granted<'_>, rule: &Rule) -> Holder {
     let held = match rule.access {
-        Access::Read => &plan.kernel_read,
-        Access::Write => &plan.kernel_write,
+        Access::Read => &granted.read,
+        Access::Write => &granted.write,
     };
     match (&rule.pattern, rule.effect) {
         (_, Effect::Deny) => Holder::LandlockAndBroker,
-        (Pattern::Subtree(path), Effect::Allow) if held.contains(path) => Holder::Landlock,
+        (Pattern::Subtree(path), Effect::Allow) if held.contains(path.as_str()) => Holder::Landlock,
         (Pattern::Subtree(path), Effect::Allow) => {
             let below = format!("{}/", path.trim_end_matches('/'));
-            let part = held.iter().any(|grant| grant.starts_with(&below));
-            if part { Holder::LandlockAndBroker } else { Holder::Broker }
+            match held.range(below.as_str()..).next() {
+                Some(grant) if grant.starts_with(&below) => Holder::LandlockAndBroker,
+                _ => Holder::Broker,
+            }
         }
         (Pattern::Glob(_) | Pattern::Name(_), Effect::Allow) => Holder::Broker,
     }

@@ -9,6 +9,7 @@ mod lines;
 use crate::policy::{Access, Decider, Effect, FsView, Kind, Origin, Pattern, ResolvedPolicy, Rule};
 pub use lines::{Holder, Line, Shortfall};
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// What the running kernel can do, as far as a plan depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -25,8 +26,37 @@ pub const OLDEST_ABI: u32 = 2;
 pub const SCOPED_ABI: u32 = 6;
 /// Landlock that holds truncation: ABI 3, Linux 6.2.
 pub const TRUNCATE_ABI: u32 = 3;
+/// The key of the built-in rules about the run's temporary directory.
+pub const TEMPORARY: &str = "TMPDIR";
 /// Names listed in all while carving around denials.
 const CARVE_BUDGET: usize = 1024;
+
+/// What may be written in a granted subtree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Writing {
+    /// Nothing.
+    Nothing,
+    /// What files and devices hold.
+    Content,
+    /// Directories may be made, removed and moved right in it.
+    Directories,
+    /// Everything: content, and every kind of name but device nodes.
+    All,
+}
+
+impl Writing {
+    /// In words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Writing::Nothing => "nothing",
+            Writing::Content => "write content",
+            Writing::Directories => "make and remove directories in it",
+            Writing::All => "write",
+        }
+    }
+}
 
 /// Rights to one subtree or file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,10 +65,8 @@ pub struct Grant {
     pub path: String,
     /// Reading, listing, executing.
     pub read: bool,
-    /// Writing, and making, removing and moving names below.
-    pub write: bool,
-    /// Only making, removing and moving directories right in it.
-    pub names: bool,
+    /// Writing.
+    pub write: Writing,
 }
 
 /// One Landlock domain: which kinds of access it restricts, and what it grants of them.
@@ -101,7 +129,7 @@ pub fn plan(
             always: false,
             pattern: Pattern::Subtree(path.to_owned()),
             text: "the run's temporary directory".to_owned(),
-            origin: Origin::built_in("TMPDIR"),
+            origin: Origin::built_in(TEMPORARY),
         };
         policy.rules.extend([rule(Access::Write), rule(Access::Read)]);
     }
@@ -161,24 +189,21 @@ impl Plan {
 }
 
 fn grants(reads: bool, read: &[String], write: &[String]) -> Vec<Grant> {
-    let mut grants: Vec<Grant> = write
-        .iter()
-        .map(|path| Grant { path: path.clone(), read: false, write: true, names: false })
-        .collect();
+    let mut grants: Vec<Grant> = write.iter().map(|path| grant(path, Writing::All)).collect();
     if reads {
+        let written: HashMap<&String, usize> = write.iter().zip(0..).collect();
         for path in read {
-            match grants.iter_mut().find(|grant| grant.path == *path) {
-                Some(grant) => grant.read = true,
-                None => grants.push(Grant {
-                    path: path.clone(),
-                    read: true,
-                    write: false,
-                    names: false,
-                }),
+            match written.get(path) {
+                Some(&at) => grants[at].read = true,
+                None => grants.push(Grant { read: true, ..grant(path, Writing::Nothing) }),
             }
         }
     }
     grants
+}
+
+fn grant(path: &str, write: Writing) -> Grant {
+    Grant { path: path.to_owned(), read: false, write }
 }
 
 /// Whether Landlock can hold execution as well: it can where every executable that the policy lets
@@ -219,12 +244,14 @@ fn within(path: &str, top: &str) -> bool {
 /// decides and [`Layer`] `inner` holds.
 fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) -> Vec<Grant> {
     let mut roots: Vec<Grant> = Vec::new();
-    let mut add = |path: &str, write: bool| {
-        match roots.iter_mut().find(|grant| grant.path == path) {
-            Some(grant) if write => *grant = root(path, true),
-            Some(_) => {}
-            None => roots.push(root(path, write)),
-        };
+    let mut known: HashMap<String, usize> = HashMap::new();
+    let mut add = |path: &str, write| match known.get(path) {
+        Some(&at) if write == Writing::All => roots[at].write = write,
+        Some(_) => {}
+        None => {
+            known.insert(path.to_owned(), roots.len());
+            roots.push(grant(path, write));
+        }
     };
     for rule in &policy.rules {
         if rule.access != Access::Write || rule.effect != Effect::Allow {
@@ -240,25 +267,21 @@ fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) ->
         }
         match view.kind(path) {
             Kind::Dir => {
-                add(path, true);
+                add(path, Writing::All);
                 if let Some(parent) = ancestors(path).next() {
-                    add(parent, false);
+                    add(parent, Writing::Directories);
                 }
             }
             // A file is replaced by renaming another one over it, and what is missing is made.
             _ => {
                 let home = ancestors(path).find(|ancestor| view.kind(ancestor) == Kind::Dir);
-                add(path, true);
-                add(home.unwrap_or("/"), true);
+                add(home.unwrap_or("/"), Writing::All);
             }
         }
     }
-    add("/dev", true);
+    add("/dev", Writing::Content);
+    add("/dev/shm", Writing::All);
     roots
-}
-
-fn root(path: &str, write: bool) -> Grant {
-    Grant { path: path.to_owned(), read: false, write, names: !write }
 }
 
 #[cfg(test)]

@@ -29,7 +29,9 @@ fn nothing_denied_is_granted() {
     let plan = planned(r#"{"filesystem":{"allowWrite":["."],"denyWrite":[".env","**/*.pem"]}}"#);
     assert!(!plan.kernel_write.iter().any(|path| path.starts_with("/repo")));
     // The broker may write there; the outer domain knows no denials.
-    assert!(plan.outer.grants.iter().any(|grant| grant.path == "/repo" && grant.write));
+    assert!(
+        plan.outer.grants.iter().any(|grant| grant.path == "/repo" && grant.write == Writing::All)
+    );
 }
 
 #[test]
@@ -45,7 +47,7 @@ fn execution_is_the_kernels_only_where_no_new_file_could_be_shut_out() {
 #[test]
 fn a_missing_file_opens_its_directory_to_the_broker_alone() {
     let plan = planned(r#"{"filesystem":{"allowWrite":["/home/me/.cache/x"]}}"#);
-    assert!(plan.outer.grants.contains(&root("/home/me", true)));
+    assert!(plan.outer.grants.contains(&grant("/home/me", Writing::All)));
     assert!(!plan.kernel_write.iter().any(|path| path.starts_with("/home")));
 }
 

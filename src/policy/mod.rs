@@ -25,7 +25,7 @@ pub mod error;
 mod fixtures;
 mod git;
 pub mod glob;
-mod host;
+pub(crate) mod host;
 mod index;
 mod keys;
 mod merge;

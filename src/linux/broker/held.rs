@@ -1,49 +1,73 @@
 //! Which subtrees the kernel holds by itself.
 
 use crate::policy::{Access, Decider};
+use rustix::fs::FileType;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A set of subtrees that Landlock grants whole.
 ///
-/// A Landlock rule is about an object, not about its name. Where the target could put another object
-/// in its place, the object is compared before the kernel is relied upon.
-pub struct Held(HashMap<Box<[u8]>, Option<Identity>>);
+/// A Landlock rule is about an object, not about its name, so it says nothing about another object
+/// that takes the name: then the kernel would refuse what it is believed to hold.
+pub struct Held(HashMap<Box<[u8]>, Top>);
+
+/// The top of a subtree.
+struct Top {
+    /// What stood at the name, where it could be replaced at any time.
+    identity: Option<Identity>,
+    /// The broker has since removed or moved it for the target.
+    gone: AtomicBool,
+}
 
 /// Device and inode.
 type Identity = (u64, u64);
 
 impl Held {
     /// The set of `subtrees`, absolute canonical paths, as they are now.
+    ///
+    /// In a directory that the target may write, editors replace files all the time: files there are
+    /// not relied upon, and directories are compared at each use.
     pub fn new(subtrees: &[String], decider: &Decider) -> Held {
         let entry = |path: &String| {
             let parent = match path.rfind('/') {
                 Some(0) | None => "/",
                 Some(at) => &path[..at],
             };
-            let replaceable = path != "/"
-                && (decider.decide(Access::Write, parent.as_bytes()).is_allowed()
-                    || decider.decide(Access::Write, path.as_bytes()).is_allowed());
-            let identity = if replaceable { Some(identity(path.as_bytes())?) } else { None };
-            Some((path.as_bytes().into(), identity))
+            let mut identity = None;
+            if path != "/" && decider.decide(Access::Write, parent.as_bytes()).is_allowed() {
+                let stat = rustix::fs::lstat(path.as_str()).ok()?;
+                if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+                    return None;
+                }
+                identity = Some((stat.st_dev, stat.st_ino));
+            }
+            Some((path.as_bytes().into(), Top { identity, gone: AtomicBool::new(false) }))
         };
         Held(subtrees.iter().filter_map(entry).collect())
     }
 
     /// Whether `path`, absolute and canonical, lies in one of them.
     pub fn covers(&self, path: &[u8]) -> bool {
-        let is_top = |top: &[u8]| match self.0.get(top) {
-            None => false,
-            Some(None) => true,
-            Some(Some(then)) => identity(top) == Some(*then),
-        };
-        if self.0.is_empty() {
-            return false;
+        !self.0.is_empty()
+            && (self.is_top(path)
+                || (0..path.len())
+                    .rev()
+                    .filter(|&at| path[at] == b'/')
+                    .any(|at| self.is_top(if at == 0 { b"/" } else { &path[..at] })))
+    }
+
+    fn is_top(&self, path: &[u8]) -> bool {
+        self.0.get(path).is_some_and(|top| {
+            !top.gone.load(Ordering::Acquire)
+                && top.identity.is_none_or(|then| identity(path) == Some(then))
+        })
+    }
+
+    /// Notes that the broker takes `path` away for the target.
+    pub fn forget(&self, path: &[u8]) {
+        if let Some(top) = self.0.get(path) {
+            top.gone.store(true, Ordering::Release);
         }
-        is_top(path)
-            || (0..path.len())
-                .rev()
-                .filter(|&at| path[at] == b'/')
-                .any(|at| is_top(if at == 0 { b"/" } else { &path[..at] }))
     }
 }
 
@@ -94,5 +118,14 @@ mod tests {
         std::fs::rename(&top, format!("{root}/old")).unwrap();
         std::fs::create_dir(&top).unwrap();
         assert!(!held.covers(below.as_bytes()));
+    }
+
+    #[test]
+    fn what_the_broker_took_away_is_not_covered() {
+        let held = Held::new(&["/usr/bin".into()], &Decider::of_rules(Vec::new()));
+        held.forget(b"/usr");
+        assert!(held.covers(b"/usr/bin/x"));
+        held.forget(b"/usr/bin");
+        assert!(!held.covers(b"/usr/bin/x"));
     }
 }

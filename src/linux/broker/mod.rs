@@ -18,7 +18,7 @@ mod resolve;
 mod task;
 
 use super::sys::{Errno, seccomp};
-use crate::policy::{Access, Decider, Rule, Verdict};
+use crate::policy::{Access, Decider, Reason, Rule, Verdict};
 use held::Held;
 pub use pool::{serve, serve_announced};
 pub use report::Reporter;
@@ -214,6 +214,19 @@ impl Broker {
         match access {
             Access::Read => !self.reads || self.kernel_read.covers(path),
             Access::Write => self.kernel_write.covers(path),
+        }
+    }
+
+    /// The verdict on changing a name or an attribute: the built-in devices are there to be opened,
+    /// and for nothing else.
+    fn decide_change(&self, path: &[u8]) -> Verdict<'_> {
+        match self.decider.decide(Access::Write, path) {
+            Verdict::Allow(Some(rule))
+                if rule.origin.is_built_in() && rule.origin.key != crate::plan::TEMPORARY =>
+            {
+                Verdict::Deny { rule: None, reason: Reason::AllowMiss }
+            }
+            verdict => verdict,
         }
     }
 

@@ -42,7 +42,7 @@ impl Task<'_> {
 
     /// The refusal of writing the name, if it is refused.
     fn refused<'a>(&'a self, name: &'a Name) -> Option<Refusal<'a>> {
-        let verdict = self.broker.decide(Access::Write, &name.path);
+        let verdict = self.broker.decide_change(&name.path);
         Refusal::of(&verdict, Access::Write, &name.path, &name.requested)
     }
 
@@ -58,6 +58,12 @@ impl Task<'_> {
     /// Whether Landlock lets the target make and remove names there by itself.
     fn kernel_names(&self, spot: &Spot) -> bool {
         self.broker.kernel_holds(Access::Write, &spot.dir_path)
+    }
+
+    /// From here on, the kernel is not relied upon for what stood at the name.
+    fn forget(&self, name: &Name) {
+        self.broker.kernel_read.forget(&name.path);
+        self.broker.kernel_write.forget(&name.path);
     }
 
     fn assume_creator(&self) -> Result<(), Errno> {
@@ -193,7 +199,10 @@ impl Task<'_> {
     ) -> Result<Option<Refusal<'a>>, Errno> {
         for access in [Access::Write, Access::Read] {
             let path = object.named()?;
-            let verdict = self.broker.decide(access, path);
+            let verdict = match access {
+                Access::Read => self.broker.decide(access, path),
+                Access::Write => self.broker.decide_change(path),
+            };
             if let Some(refusal) = Refusal::of(&verdict, access, path, requested) {
                 return Ok(Some(refusal));
             }
@@ -229,6 +238,7 @@ impl Task<'_> {
         } else if self.kernel_names(&name.spot) {
             return Ok(Answer::Continue);
         }
+        self.forget(&name);
         self.assume_identity()?;
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         Ok(rustix::fs::unlinkat(&name.spot.dir, name.spot.name.as_slice(), flags).into())
@@ -280,6 +290,8 @@ impl Task<'_> {
                 return Ok(Answer::Continue);
             }
         }
+        self.forget(&from);
+        self.forget(&to);
         self.assume_identity()?;
         Ok(rustix::fs::renameat_with(
             &from.spot.dir,

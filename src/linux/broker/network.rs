@@ -238,7 +238,7 @@ impl Task<'_> {
                     return Err(Errno::ADDRINUSE);
                 };
                 let full = spot.path();
-                let verdict = broker.decide(Access::Write, &full);
+                let verdict = broker.decide_change(&full);
                 if let Some(mut refusal) = Refusal::of(&verdict, Access::Write, &full, path) {
                     if spot.stat().is_ok() {
                         return Err(Errno::ADDRINUSE);

@@ -192,7 +192,7 @@ impl Task<'_> {
                 let slash = path.iter().rposition(|&byte| byte == b'/')?;
                 let parent = if slash == 0 { &b"/"[..] } else { &path[..slash] };
                 let writable = broker.kernel_holds(Access::Write, parent)
-                    && broker.decide(Access::Write, &path).is_allowed();
+                    && broker.decide_change(&path).is_allowed();
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 (writable && find(parent, flags).is_ok()).then_some(Answer::Continue)
             }
@@ -284,7 +284,7 @@ impl Task<'_> {
     fn unnamed(&self, request: &Request) -> Result<Answer, Errno> {
         let follow = !request.flags.contains(OFlags::NOFOLLOW);
         let object = self.object(request.dirfd, &request.path, follow, request.resolve)?;
-        let verdict = self.broker.decide(Access::Write, &object.path);
+        let verdict = self.broker.decide_change(&object.path);
         if let Some(mut refusal) = Refusal::of(&verdict, Access::Write, &object.path, &request.path)
         {
             refusal.flags = errno::open_flags(request.flags.bits());
@@ -366,7 +366,7 @@ impl Task<'_> {
     fn create_at(&self, request: &Request, spot: &Spot) -> Result<Option<Answer>, Errno> {
         let broker = self.broker;
         let path = spot.path();
-        let verdict = broker.decide(Access::Write, &path);
+        let verdict = broker.decide_change(&path);
         let shared_memory = broker.memory.may_create(&spot.dir_path, &verdict);
         let mut refusal = Refusal::of(&verdict, Access::Write, &path, &request.path);
         if shared_memory {

@@ -5,6 +5,7 @@
 
 pub mod ipc;
 pub mod memory;
+pub mod probe;
 pub mod process;
 pub mod seccomp;
 pub mod socket;
@@ -45,6 +46,20 @@ pub fn landlock_abi() -> Result<u32, Errno> {
         libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION)
     };
     check(abi).map(|abi| abi as u32)
+}
+
+/// The fixes that this kernel's Landlock has, as a bit mask, bit n-1 for erratum n.
+///
+/// # Errors
+///
+/// `EINVAL` on kernels that do not tell (before Linux 6.15).
+pub fn landlock_errata() -> Result<u32, Errno> {
+    const ERRATA: u32 = 1 << 1;
+    // SAFETY: asking for the errata takes no pointer.
+    let errata = unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, ERRATA)
+    };
+    check(errata).map(|errata| errata as u32)
 }
 
 /// Enters the domain of `ruleset`, landlock_restrict_self(2). Sets no_new_privs first.

@@ -185,7 +185,7 @@ pub fn spawn(launch: &Launch<'_>) -> Result<Started, (Step, Errno)> {
     Ok(Started { pid, listener })
 }
 
-fn last_errno() -> Errno {
+pub(super) fn last_errno() -> Errno {
     Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 

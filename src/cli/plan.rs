@@ -1,0 +1,220 @@
+//! `policy plan`: which mechanism of this host holds each line of the policy.
+
+use super::args::PlanArgs;
+use super::error::{Error, Failure};
+use crate::policy::ResolvedPolicy;
+
+/// Refuses a policy that this platform cannot enforce.
+///
+/// # Errors
+///
+/// The failure that would keep `run` from launching: the first shortfall that `accept` does not name.
+#[cfg(target_os = "linux")]
+pub fn check(policy: ResolvedPolicy, accept: &[String]) -> Result<(), Failure> {
+    crate::linux::launch::refuse_shortfalls(&planned(policy).0, accept)
+}
+
+/// This platform has no plan to check against yet.
+///
+/// # Errors
+///
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn check(_: ResolvedPolicy, _: &[String]) -> Result<(), Failure> {
+    Ok(())
+}
+
+/// Prints the plan; exit code 1 where a shortfall refuses.
+///
+/// # Errors
+///
+/// An error when standard output cannot be written.
+#[cfg(target_os = "linux")]
+pub fn print(policy: ResolvedPolicy, args: &PlanArgs) -> Result<u8, Error> {
+    linux::print(policy, args)
+}
+
+/// Says that this platform has no plan.
+///
+/// # Errors
+///
+/// `PLATFORM_UNSUPPORTED`, always.
+#[cfg(not(target_os = "linux"))]
+pub fn print(_: ResolvedPolicy, _: &PlanArgs) -> Result<u8, Error> {
+    let message = "`policy plan` is not available on this platform";
+    Err(Failure::new(crate::trap::Code::PlatformUnsupported, message).into())
+}
+
+#[cfg(target_os = "linux")]
+pub use linux::planned;
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use serde::Serialize;
+    use serde_json::{Value, json};
+
+    use super::super::policy::line;
+    use super::super::{HostFiles, output};
+    use super::{Error, PlanArgs, ResolvedPolicy};
+    use crate::linux::{host, launch};
+    use crate::plan::{self, Holder, HostSupport, Layer, Plan, Shortfall, Writing};
+    use crate::policy::Origin;
+
+    /// What a launch on this host would do, but for the run's own temporary directory. To be asked
+    /// once in a process: the host cannot tell twice whether it is nested.
+    pub fn planned(policy: ResolvedPolicy) -> (Plan, HostSupport) {
+        let support = host::support();
+        (plan::plan(policy, None, &HostFiles, support), support)
+    }
+
+    /// The document of `policy plan`.
+    #[derive(Serialize)]
+    struct Report<'a> {
+        /// Whether `run` would launch under this policy.
+        runs: bool,
+        host: HostSupport,
+        lines: Vec<Held>,
+        shortfalls: Vec<Shortcoming<'a>>,
+        /// What the kernel holds, as Landlock domains: that of the program, and the wider one around
+        /// it and the broker.
+        domains: Domains<'a>,
+        /// Whether a broker decides about what the kernel does not grant.
+        broker: bool,
+        /// Whether reading is restricted.
+        reads: bool,
+        /// Whether the network is fenced.
+        network: bool,
+        /// Whether Unix sockets are fenced.
+        unix_sockets: bool,
+    }
+
+    #[derive(Serialize)]
+    struct Domains<'a> {
+        inner: &'a Layer,
+        outer: &'a Layer,
+    }
+
+    /// One line of the policy.
+    #[derive(Serialize)]
+    struct Held {
+        origin: Origin,
+        text: String,
+        /// `None` where nothing holds it here: then there is a shortfall, or it is not meant for here.
+        held_by: Option<Holder>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    }
+
+    #[derive(Serialize)]
+    struct Shortcoming<'a> {
+        #[serde(flatten)]
+        what: &'a Shortfall,
+        accepted: bool,
+    }
+
+    pub fn print(policy: ResolvedPolicy, args: &PlanArgs) -> Result<u8, Error> {
+        let (plan, host) = planned(policy);
+        let accepted = |shortfall: &Shortfall| {
+            shortfall.acceptable && args.accept.iter().any(|name| name == shortfall.name)
+        };
+        let runs = launch::refuse_shortfalls(&plan, &args.accept).is_ok();
+        let report = Report {
+            runs,
+            host,
+            lines: lines(&plan),
+            shortfalls: (plan.shortfalls.iter())
+                .map(|what| Shortcoming { what, accepted: accepted(what) })
+                .collect(),
+            domains: Domains { inner: &plan.inner, outer: &plan.outer },
+            broker: plan.broker,
+            reads: plan.reads,
+            network: plan.network,
+            unix_sockets: plan.unix_sockets,
+        };
+        output::document(args.inspect.output.format, &report, || text(&report))?;
+        Ok(u8::from(!runs))
+    }
+
+    /// Every line of the policy documents; what holds in each run anyway is left out.
+    fn lines(plan: &Plan) -> Vec<Held> {
+        let mut lines: Vec<Held> = (plan.lines().into_iter())
+            .filter(|line| !line.origin.is_built_in())
+            .map(|line| Held {
+                origin: line.origin,
+                text: line.text,
+                held_by: Some(line.held_by),
+                note: line.note.map(str::to_owned),
+            })
+            .collect();
+        let mut values = Vec::new();
+        let policy = &plan.policy;
+        located(&json!([policy.network, policy.limits, policy.macos, policy.windows]), &mut values);
+        for (origin, text) in values {
+            if lines.iter().any(|line| line.origin == origin) {
+                continue;
+            }
+            let shortfall = plan.shortfalls.iter().find(|s| s.origin.as_ref() == Some(&origin));
+            let (held_by, note) = match shortfall {
+                Some(shortfall) => (None, Some(format!("shortfall `{}`", shortfall.name))),
+                None if origin.key.starts_with("macos.") => (None, Some("for macOS".to_owned())),
+                None if origin.key.starts_with("windows.") => {
+                    (None, Some("for Windows".to_owned()))
+                }
+                // What it says is what holds without it: nothing is opened.
+                None => (Some(Holder::Seccomp), None),
+            };
+            lines.push(Held { origin, text, held_by, note });
+        }
+        lines
+    }
+
+    /// Every value below `value` that stands somewhere in a policy.
+    fn located(value: &Value, found: &mut Vec<(Origin, String)>) {
+        match value {
+            Value::Object(fields) => {
+                let origin = fields.get("origin").map(|o| serde_json::from_value(o.clone()));
+                match (origin, fields.get("value").or(fields.get("text"))) {
+                    (Some(Ok(origin)), Some(Value::String(text))) => {
+                        found.push((origin, text.clone()));
+                    }
+                    (Some(Ok(origin)), Some(value)) => found.push((origin, value.to_string())),
+                    _ => fields.values().for_each(|value| located(value, found)),
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| located(item, found)),
+            _ => {}
+        }
+    }
+
+    fn text(report: &Report<'_>) -> String {
+        let mut text = String::new();
+        let HostSupport { landlock_abi, nested } = report.host;
+        let inside = if nested { ", inside another sandbox" } else { "" };
+        line(&mut text, format_args!("Landlock ABI {landlock_abi}{inside}"));
+        for held in &report.lines {
+            let holder = held.held_by.map_or("nothing", Holder::name);
+            let note = held.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+            line(&mut text, format_args!("{holder:<22} {} {:?}{note}", held.origin, held.text));
+        }
+        for Shortcoming { what, accepted } in &report.shortfalls {
+            let state = if *accepted { "accepted" } else { "refuses the run" };
+            let at = what.origin.as_ref().map(|at| format!(" {at}")).unwrap_or_default();
+            line(
+                &mut text,
+                format_args!("shortfall `{}`{at}: {} ({state})", what.name, what.message),
+            );
+        }
+        for (name, domain) in [("inner", report.domains.inner), ("outer", report.domains.outer)] {
+            for grant in &domain.grants {
+                let rights =
+                    [(grant.read, "read"), (grant.write != Writing::Nothing, grant.write.as_str())];
+                let rights: Vec<_> =
+                    rights.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
+                let rights = rights.join(", ");
+                line(&mut text, format_args!("{name} domain grants {}: {rights}", grant.path));
+            }
+        }
+        line(&mut text, format_args!("{}", if report.runs { "runs" } else { "refused" }));
+        text
+    }
+}

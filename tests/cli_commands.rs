@@ -1,0 +1,446 @@
+//! What the commands print, on the real binary.
+#![cfg(target_os = "linux")]
+
+mod cli_support;
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use cli_support::{Answer, Place, finish, repository, skipped};
+use serde_json::{Value, json};
+
+const POLICY: &str = r#"{"filesystem": {
+  "allowWrite": ["."],
+  "denyWrite": ["link/held", "**/*.lock"],
+  "denyRead": ["secret"],
+  "denyReadAlways": ["~/keys"]}}"#;
+
+/// A directory with the policy, a link, a denied file and a second name of it.
+fn place() -> Place {
+    let place = Place::new();
+    place.write("p.json", POLICY);
+    for name in ["sub", "keys"] {
+        std::fs::create_dir(place.path(name)).unwrap();
+    }
+    symlink("sub", place.path("link")).unwrap();
+    place.write("secret", "hidden\n");
+    place.write("other", "shown\n");
+    place
+}
+
+/// The lines of a plan as (key, holder).
+fn holders(plan: &Value) -> Vec<(String, Value)> {
+    let lines = plan["lines"].as_array().unwrap().iter();
+    lines.map(|l| (l["origin"]["key"].as_str().unwrap().to_owned(), l["held_by"].clone())).collect()
+}
+
+#[test]
+fn the_plan_says_who_holds_each_line() {
+    let place = place();
+    let answer = place.run(&["policy", "plan", "-p", "p.json"]);
+    let plan = answer.json();
+    assert_eq!((answer.code, &plan["runs"]), (0, &json!(true)), "{answer:?}");
+    let held = holders(&plan);
+    for (key, holder) in [
+        // A glob of the whole tree leaves nothing to grant whole.
+        ("filesystem.allowWrite[0]", "broker"),
+        ("filesystem.denyWrite[0]", "landlock-and-broker"),
+        ("filesystem.denyWrite[1]", "landlock-and-broker"),
+        ("filesystem.denyRead[0]", "landlock-and-broker"),
+        ("filesystem.denyReadAlways[0]", "landlock-and-broker"),
+    ] {
+        let found: Vec<_> = held.iter().filter(|(at, _)| at == key).collect();
+        assert!(!found.is_empty(), "{key} in {held:?}");
+        assert!(found.iter().all(|(_, by)| by == holder), "{key} in {held:?}");
+    }
+    assert_eq!(plan["shortfalls"], json!([]));
+    let grants = plan["domains"]["inner"]["grants"].as_array().unwrap();
+    let grants: Vec<_> = grants.iter().filter_map(|grant| grant["path"].as_str()).collect();
+    assert!(!grants.contains(&place.text("secret").as_str()), "{grants:?}");
+    assert!(plan["host"]["landlock_abi"].as_u64().unwrap() >= 2);
+    let text = place.run(&["policy", "plan", "-p", "p.json", "--format", "text"]).stdout;
+    assert!(text.contains("p.json:2 filesystem.allowWrite[0] \".\""), "{text}");
+    assert!(text.ends_with("runs\n"), "{text}");
+}
+
+#[test]
+fn a_shortfall_refuses_until_it_is_accepted() {
+    let place = place();
+    place.write(
+        "net.json",
+        "{\"network\": {\n\"httpProxyPort\": 3128,\n\"allowLocalBinding\": false},\n\"windows\": \
+         {\"allowLoopback\": true}}",
+    );
+    let answer = place.run(&["policy", "plan", "-p", "net.json"]);
+    let plan = answer.json();
+    assert_eq!((answer.code, &plan["runs"]), (1, &json!(false)));
+    let shortfall = &plan["shortfalls"][0];
+    assert_eq!((&shortfall["name"], &shortfall["accepted"]), (&json!("proxy-port"), &json!(false)));
+    assert_eq!(shortfall["origin"]["line"], 2);
+    let held = holders(&plan);
+    assert!(held.contains(&("network.httpProxyPort".into(), Value::Null)), "{held:?}");
+    assert!(held.contains(&("network.allowLocalBinding".into(), json!("seccomp"))), "{held:?}");
+    assert!(held.contains(&("windows.allowLoopback".into(), Value::Null)), "{held:?}");
+    let text = place.run(&["policy", "plan", "-p", "net.json", "--format", "text"]).stdout;
+    assert!(
+        text.contains("shortfall `proxy-port` net.json:2") && text.ends_with("refused\n"),
+        "{text}"
+    );
+    for command in [&["policy", "plan"][..], &["policy", "validate"]] {
+        let accept = ["-p", "net.json", "--accept", "proxy-port"];
+        assert_eq!(place.run(&[command, &accept].concat()).code, 0, "{command:?}");
+        let accept = ["-p", "net.json", "--accept", "signals"];
+        assert_eq!(place.run(&[command, &accept].concat()).code, 1, "{command:?}");
+    }
+}
+
+/// `why TARGET` under the policy of the place.
+fn why(place: &Place, target: &str) -> Value {
+    let answer = place.run(&["why", "-p", "p.json", target]);
+    assert_eq!(answer.code, 0, "{answer:?}");
+    answer.json()
+}
+
+#[test]
+fn why_names_the_rule_and_the_grant() {
+    let place = place();
+    let answer = why(&place, "link/held");
+    assert_eq!(answer["path"], json!(place.text("sub/held")));
+    assert_eq!(answer["links"], json!([place.text("link")]));
+    assert_eq!((&answer["exists"], &answer["read"]["allowed"]), (&json!(false), &json!(true)));
+    let write = &answer["write"];
+    assert_eq!((&write["allowed"], &write["reason"]), (&json!(false), &json!("deny_match")));
+    let rule = json!({"file": "p.json", "line": 3, "key": "filesystem.denyWrite[0]",
+        "text": "link/held"});
+    assert_eq!(write["rule"], rule);
+    assert_eq!(write["held_by"], "landlock-and-broker");
+    // The rule names this very path, which no grant can undo.
+    assert_eq!(write["suggested_grant"], Value::Null);
+
+    let secret = why(&place, &place.text("secret"));
+    let grant = json!({"allowRead": place.text("secret")});
+    assert_eq!(secret["read"]["suggested_grant"], grant);
+    assert_eq!(secret["write"]["rule"]["line"], 2);
+    assert_eq!(why(&place, "~/keys/k")["read"]["suggested_grant"], Value::Null);
+    let outside = why(&place, "/nowhere/x");
+    assert_eq!(outside["write"]["reason"], "allow_miss");
+    assert_eq!(outside["write"]["rule"], Value::Null);
+    assert_eq!(outside["write"]["suggested_grant"], json!({"allowWrite": "/nowhere/x"}));
+    assert_eq!(why(&place, "./a.lock")["write"]["rule"]["key"], "filesystem.denyWrite[1]");
+    let text = place.run(&["why", "-p", "p.json", "--format", "text", "other"]).stdout;
+    assert!(text.contains("write: allowed: p.json:2 filesystem.allowWrite[0] \".\""), "{text}");
+}
+
+#[test]
+fn why_knows_a_denied_file_by_its_other_names() {
+    let place = place();
+    std::fs::hard_link(place.path("secret"), place.path("alias")).unwrap();
+    let answer = why(&place, "alias");
+    assert_eq!(answer["read"]["allowed"], false, "{answer}");
+    assert_eq!(answer["read"]["rule"]["key"], "filesystem.denyRead[0]");
+    assert!(answer["read"]["note"].as_str().unwrap().contains("hard link"), "{answer}");
+    assert_eq!(answer["write"]["allowed"], true);
+    // A file of the same directory that is not it.
+    assert_eq!(why(&place, "other")["read"]["allowed"], true);
+}
+
+#[test]
+fn what_why_says_is_what_a_run_does() {
+    let place = place();
+    let file = |name: &str| place.text(name);
+    for (name, read, write) in
+        [("secret", false, true), ("other", true, true), ("sub/x.lock", true, false)]
+    {
+        if !place.path(name).exists() {
+            place.write(name, "x\n");
+        }
+        let said = why(&place, &file(name));
+        assert_eq!(said["read"]["allowed"], read, "{name}");
+        assert_eq!(said["write"]["allowed"], write, "{name}");
+        for (script, allowed) in [("cat \"$0\"", read), ("echo >> \"$0\"", write)] {
+            let run = place.run(&["run", "-p", "p.json", "--", "sh", "-c", script, &file(name)]);
+            assert_eq!(run.code == 0, allowed, "{script} {name}: {run:?}");
+        }
+    }
+}
+
+#[test]
+fn why_says_whether_a_host_can_be_reached() {
+    let place = place();
+    for (policy, target, allowed, rule) in [
+        ("{}", "example.com", false, Value::Null),
+        ("{}", "example.com:443", false, Value::Null),
+        ("{}", "127.0.0.1", false, Value::Null),
+        (r#"{"network": {"allowNetwork": true}}"#, "[::1]:80", true, json!("network.allowNetwork")),
+        (r#"{"network": {"allowNetwork": false}}"#, "a.b", false, json!("network.allowNetwork")),
+    ] {
+        place.write("n.json", policy);
+        let connect = place.run(&["why", "-p", "n.json", target]).json()["connect"].clone();
+        assert_eq!(connect["allowed"], allowed, "{policy} {target}");
+        assert_eq!(connect["rule"]["key"], rule, "{policy} {target}");
+        let grant = if allowed { Value::Null } else { json!({"allowNetwork": true}) };
+        assert_eq!(connect["suggested_grant"], grant, "{policy} {target}");
+    }
+    // What exists is a path, and what is said goes.
+    assert!(place.run(&["why", "other"]).json()["path"].is_string());
+    assert!(place.run(&["why", "--as", "host", "other"]).json()["connect"].is_object());
+    assert!(place.run(&["why", "--as", "path", "a.b"]).json()["path"].is_string());
+}
+
+#[test]
+fn spec_prints_a_document_that_is_always_the_same() {
+    let place = place();
+    let args = ["spec", "-p", "p.json", "--accept", "signals", "--", "cat", "é"];
+    let first = place.run(&args);
+    assert_eq!((first.code, first.stderr.as_str()), (0, ""));
+    assert_eq!(first.stdout, place.run(&args).stdout);
+    let spec = first.json();
+    assert_eq!(spec["process"]["args"], json!(["cat", "é"]));
+    assert_eq!(spec["process"]["cwd"], json!(place.text("")));
+    assert_eq!(spec["process"]["noNewPrivileges"], true);
+    assert_eq!(spec["process"]["terminal"], false);
+    let uid = rustix::process::geteuid().as_raw();
+    assert_eq!(spec["process"]["user"]["uid"], uid);
+    let kept = spec["process"]["capabilities"]["effective"].as_array().unwrap();
+    assert_eq!(kept.contains(&json!("CAP_CHOWN")), uid == 0);
+    assert!(!kept.contains(&json!("CAP_SYS_ADMIN")));
+    assert_eq!((&spec["root"]["path"], &spec["linux"]["namespaces"]), (&json!("/"), &json!([])));
+    let enforcement = spec["annotations"]["dev.landstrip.enforcement"].as_str().unwrap();
+    let enforcement: Value = serde_json::from_str(enforcement).unwrap();
+    assert_eq!((&enforcement["version"], &enforcement["accept"]), (&json!(1), &json!(["signals"])));
+}
+
+/// Runs a script directly and as a bundle, in the same environment.
+fn both(place: &Place, name: &str, script: &str) -> (Answer, Answer) {
+    let script = ["--", "sh", "-c", script, "name", "a b", "é", ""];
+    let command = |args: &[&str]| {
+        let mut command = place.command(args);
+        command.env_clear();
+        command.envs([("PATH", "/usr/bin:/bin"), ("A", "1 2\n3"), ("EMPTY", ""), ("É", "ü")]);
+        command.env("HOME", place.path("")).env("TMPDIR", std::env::temp_dir());
+        command
+    };
+    let bundle = format!("bundle-{name}");
+    std::fs::create_dir(place.path(&bundle)).unwrap();
+    let direct = finish(command(&[&["run", "-p", "p.json"], &script[..]].concat()), b"in\n");
+    let spec = ["spec", "-p", "p.json", "--bundle", &bundle];
+    let made = finish(command(&[&spec, &script[..]].concat()), b"");
+    assert_eq!((made.code, made.stdout.as_str()), (0, ""), "{made:?}");
+    let mode = std::fs::metadata(place.path(&bundle).join("config.json")).unwrap().permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600, "the environment is nobody else's");
+    // The environment of the bundle counts, not that of whoever runs it.
+    let mut run = place.command(&["run", "--bundle", &bundle, "id"]);
+    run.env_clear().env("PATH", "/nowhere").env("OTHER", "x");
+    let bundled = finish(run, b"in\n");
+    (direct, bundled)
+}
+
+#[test]
+fn a_bundle_runs_to_the_same_effect() {
+    for (name, script, code) in [
+        // The temporary directory is the run's own, and its name random.
+        ("environment", "env -u TMPDIR | sort; test -d \"$TMPDIR\"; echo $?", 0),
+        ("arguments", "printf '<%s>' \"$0\" \"$@\"; pwd; cat", 0),
+        ("status", "exit 37", 37),
+        ("signal", "kill -KILL $$", 137),
+        ("write", "echo x > new && cat new && rm new", 0),
+        ("refused", "echo x > /usr/landstrip-test || exit 3", 3),
+        ("secret", "cat secret", 1),
+        ("glob", "echo x > sub/a.lock", 2),
+        ("always", "ls keys", 2),
+        (
+            "identity",
+            "grep -E 'Uid|Gid|Groups|CapEff|CapPrm|NoNewPrivs|SigBlk|SigIgn' /proc/self/status; umask; ulimit -a",
+            0,
+        ),
+    ] {
+        let place = place();
+        let (direct, bundled) = both(&place, name, script);
+        assert_eq!(direct.code, code, "{name}: {direct:?}");
+        assert_eq!(bundled.code, code, "{name}: {bundled:?}");
+        assert_eq!(direct.stdout, bundled.stdout, "{name}");
+        assert_eq!(denials(&direct), denials(&bundled), "{name}");
+        let expected = matches!(name, "refused" | "secret" | "glob" | "always");
+        assert_eq!(!denials(&direct).is_empty(), expected, "{name}: {direct:?}");
+    }
+}
+
+/// The denials of a run, without what differs from one to the next.
+fn denials(answer: &Answer) -> Vec<Value> {
+    let records = answer.stderr.lines().filter_map(|line| serde_json::from_str(line).ok());
+    let denials = records.filter(|record: &Value| record["kind"] == "filesystem");
+    denials
+        .map(|mut record| {
+            record["ts"] = Value::Null;
+            record["process"]["pid"] = Value::Null;
+            record
+        })
+        .collect()
+}
+
+#[test]
+fn a_bundle_is_never_overwritten() {
+    let place = place();
+    std::fs::create_dir(place.path("b")).unwrap();
+    place.write("b/config.json", "mine");
+    let answer = place.run(&["spec", "--bundle", "b", "--", "true"]);
+    assert_eq!((answer.code, &answer.trap()["code"]), (2, &json!("USAGE_ERROR")));
+    assert_eq!(std::fs::read_to_string(place.path("b/config.json")).unwrap(), "mine");
+}
+
+#[test]
+fn a_bundle_holds_the_policy_that_its_program_has_by_then() {
+    let place = place();
+    std::fs::copy("/bin/touch", place.path("tool")).unwrap();
+    place.write("p.json", r#"{"filesystem": {"allowWrite": ["."]}}"#);
+    std::fs::create_dir(place.path("b")).unwrap();
+    let made = place.run(&["spec", "-p", "p.json", "-b", "b", "--", "./tool", "mark"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    assert_eq!(place.run(&["run", "b"]).code, 0);
+    let policy = br#"{"filesystem": {"denyWrite": ["mark"]}}"#;
+    let flags = rustix::fs::XattrFlags::empty();
+    match rustix::fs::setxattr(place.path("tool"), "user.landstrip.policy", policy, flags) {
+        Err(rustix::io::Errno::OPNOTSUPP) => {
+            return skipped("the policy of a program", "no extended attributes here");
+        }
+        set => set.unwrap(),
+    }
+    let answer = place.run(&["run", "b"]);
+    assert_ne!(answer.code, 0, "{answer:?}");
+}
+
+#[test]
+fn a_bundle_whose_paths_moved_is_refused() {
+    let place = place();
+    std::fs::create_dir(place.path("b")).unwrap();
+    let made = place.run(&["spec", "-p", "p.json", "-b", "b", "--", "true"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    assert_eq!(place.run(&["run", "b"]).code, 0);
+    std::fs::remove_file(place.path("link")).unwrap();
+    symlink("keys", place.path("link")).unwrap();
+    let answer = place.run(&["run", "b"]);
+    let record = answer.trap();
+    assert_eq!((answer.code, &record["code"]), (1, &json!("POLICY_PARSE_FAILED")));
+    assert!(record["message"].as_str().unwrap().contains("p.json:3"), "{record}");
+}
+
+#[test]
+fn text_that_is_not_utf8_survives_the_direct_form_alone() {
+    let place = place();
+    let bytes = std::ffi::OsStr::from_bytes(b"a\xff");
+    let with = |args: &[&str]| {
+        let mut command = place.command(args);
+        command.arg(bytes).env("X", bytes);
+        finish(command, b"")
+    };
+    let script = "test \"$0\" = \"$X\" && printf %s \"$0$X\" | od -An -tx1";
+    let answer = with(&["run", "--", "sh", "-c", script]);
+    assert_eq!((answer.code, answer.stdout.trim()), (0, "61 ff 61 ff"), "{answer:?}");
+    let answer = with(&["spec", "--", "echo"]);
+    assert_eq!((answer.code, &answer.trap()["key"]), (1, &json!("process.args[1]")), "{answer:?}");
+}
+
+#[test]
+fn the_doctor_tries_everything() {
+    let place = place();
+    let answer = place.run(&["doctor"]);
+    let report = answer.json();
+    assert_eq!((answer.code, answer.stderr.as_str()), (0, ""), "{report}");
+    assert_eq!(report["healthy"], true);
+    let checks = report["checks"].as_array().unwrap();
+    let names: Vec<_> = checks.iter().map(|check| check["name"].as_str().unwrap()).collect();
+    let expected = [
+        "landlock",
+        "landlock-errata",
+        "landlock-signals",
+        "seccomp-listener",
+        "process-memory",
+        "pidfd-getfd",
+        "proc",
+        "temporary-directory",
+        "user-namespace",
+        "network-namespace",
+    ];
+    assert_eq!(names, expected);
+    for check in checks {
+        let status = check["status"].as_str().unwrap();
+        assert!(["ok", "failed", "unavailable"].contains(&status), "{check}");
+        assert!(check["required"] == false || status == "ok", "{check}");
+        assert!(!check["message"].as_str().unwrap().is_empty(), "{check}");
+    }
+    let text = place.run(&["doctor", "--format", "text"]).stdout;
+    assert!(expected.iter().all(|name| text.contains(name)), "{text}");
+    assert!(text.ends_with("\nhealthy\n"), "{text}");
+}
+
+/// Inside a run of ours, Landlock alone has to hold, and the listener is taken.
+#[test]
+fn the_doctor_knows_that_it_is_inside() {
+    let place = place();
+    let inside = [&["run", "--", cli_support::LANDSTRIP][..], &["doctor"]].concat();
+    let answer = place.run(&inside);
+    let report = answer.json();
+    assert_eq!((answer.code, &report["host"]["nested"]), (0, &json!(true)), "{answer:?}");
+    let listener = &report["checks"][3];
+    assert_eq!(listener["name"], "seccomp-listener");
+    assert_eq!((&listener["status"], &listener["errno"]), (&json!("unavailable"), &json!("EBUSY")));
+    assert_eq!(listener["required"], false);
+}
+
+/// A host without a usable `/proc` and without a temporary directory is told so.
+#[test]
+fn an_unhealthy_host_is_reported() {
+    let place = place();
+    let script = format!("mount -t tmpfs x /proc && exec {} doctor", cli_support::LANDSTRIP);
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
+    command.current_dir(place.path(""));
+    let mut control = std::process::Command::new("unshare");
+    control.args(["--user", "--map-root-user", "--mount", "true"]);
+    if !control.stderr(std::process::Stdio::null()).status().is_ok_and(|status| status.success()) {
+        return skipped("an unhealthy host", "no user namespaces here to make one");
+    }
+    let answer = finish(command, b"");
+    let report = answer.json();
+    assert_eq!((answer.code, &report["healthy"]), (1, &json!(false)), "{answer:?}");
+    let checks = report["checks"].as_array().unwrap();
+    let proc = checks.iter().find(|check| check["name"] == "proc").unwrap();
+    assert_eq!((&proc["status"], &proc["required"]), (&json!("failed"), &json!(true)));
+}
+
+#[test]
+fn completions_and_the_manual_know_every_command() {
+    let place = place();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let answer = place.run(&["completions", shell]);
+        assert_eq!(answer.code, 0, "{shell}: {answer:?}");
+        for word in ["run", "validate", "doctor", "why", "accept", "bundle"] {
+            assert!(answer.stdout.contains(word), "{shell}: {word}");
+        }
+    }
+    let script = place.run(&["completions", "bash"]).stdout;
+    place.write("landstrip.bash", script);
+    let mut check = std::process::Command::new("bash");
+    check.arg("-n").arg(place.path("landstrip.bash"));
+    assert!(check.status().expect("bash").success());
+    let manual = place.run(&["man"]).stdout;
+    for word in ["LANDSTRIP DOCTOR", "LANDSTRIP WHY", "Exit codes"] {
+        assert!(manual.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn schemas_and_shipped_policies_are_what_the_repository_holds() {
+    let place = place();
+    for name in ["policy", "trap"] {
+        let file = repository(&format!("config/{name}.schema.json"));
+        let answer = place.run(&["policy", "schema", name]);
+        assert_eq!(answer.stdout, std::fs::read_to_string(file).unwrap());
+    }
+    let list = place.run(&["policy", "list"]).json();
+    for entry in list.as_array().unwrap() {
+        let name = entry["name"].as_str().unwrap();
+        let answer = place.run(&["policy", "validate", "-p", name]);
+        assert_eq!((answer.code, &answer.json()["valid"]), (0, &json!(true)), "{name}: {answer:?}");
+    }
+}
