@@ -58,3 +58,19 @@ fn where_a_literal_is_denied_beside() {
     let policy = json!({"filesystem": {"allowWrite": ["{in}"], "denyWrite": ["{in}/denied"]}});
     same(&policy, SCRIPTS);
 }
+
+/// A descriptor opened with O_PATH cannot be handed over by the broker, and flags in memory cannot be
+/// left to the kernel: callers of openat2 go back to openat, as on an older kernel.
+#[test]
+fn a_place_is_had_by_openat() {
+    let bed = Bed::new(&["put {in}/f x"]);
+    let policy = json!({"filesystem": {"allowWrite": ["{in}"]}});
+    let ops = [
+        "openat2 AT_FDCWD \"{in}/f how:O_PATH,0,0 24",
+        "p=openat AT_FDCWD \"{in}/f O_PATH 0",
+        "text $p",
+        "cat /proc/self/fd/{p}",
+    ];
+    let run = bed.boxed(&policy, &ops);
+    assert_eq!(run.lines, ["ENOSYS", "ok", "EBADF", "ok x"], "{}", run.stderr);
+}

@@ -45,8 +45,10 @@ impl Task<'_> {
             return Err(Errno::BADF);
         }
         let object = self.object_of(fd)?;
+        let place = self.is_place(fd)?;
         self.still_waits()?;
-        Ok((object, Vec::new()))
+        // The f* calls want an open file.
+        if place { Err(Errno::BADF) } else { Ok((object, Vec::new())) }
     }
 
     /// Does `change` to the object, if writing it is allowed, with the target's rights.

@@ -25,6 +25,8 @@ struct Request {
 const TMPFILE: OFlags = OFlags::TMPFILE.difference(OFlags::DIRECTORY);
 /// Bits of a mode that make a file run as its owner or group.
 const SETID: u32 = 0o6000;
+/// Most bytes of a structure that the kernel takes, see copy_struct_from_user in linux/uaccess.h.
+const PAGE: usize = 4096;
 /// Most symbolic links that a creation follows.
 const MAX_LINKS: usize = 40;
 
@@ -47,6 +49,13 @@ impl Request {
 
     fn writes(&self) -> bool {
         self.wants().contains(&Access::Write)
+    }
+
+    /// Whether the kernel may run the call where Landlock holds its accesses. It must not where it
+    /// would see other flags than we do, or where they cut a file without a right that Landlock sees:
+    /// the path is in memory, and may name anything by then.
+    fn may_continue(&self) -> bool {
+        self.in_registers && !self.hides_truncation()
     }
 
     fn cloexec(&self) -> bool {
@@ -81,8 +90,15 @@ impl Task<'_> {
             return Err(Errno::INVAL);
         }
         if size > SIZE {
-            // A later version of the structure. Callers go back to the first one on E2BIG.
-            return Err(Errno::TOOBIG);
+            // A later version of the structure: the same when its new fields are zero.
+            let rest = usize::try_from(size - SIZE).ok().filter(|&rest| rest <= PAGE);
+            let mut bytes = vec![0; rest.ok_or(Errno::TOOBIG)?];
+            if memory::read(self.tid(), address + SIZE, &mut bytes)? < bytes.len() {
+                return Err(Errno::FAULT);
+            }
+            if bytes.iter().any(|&byte| byte != 0) {
+                return Err(Errno::TOOBIG);
+            }
         }
         let how: [u8; SIZE as usize] = memory::read_array(self.tid(), address)?;
         let word = |at: usize| u64::from_ne_bytes(how[at..at + 8].try_into().expect("eight bytes"));
@@ -92,6 +108,7 @@ impl Task<'_> {
             || flags & !VALID_FLAGS != 0
             || mode & !0o7777 != 0
             || (mode != 0 && !creates)
+            || (flags & libc::O_PATH as u64 != 0 && flags & !PLACE_FLAGS != 0)
             || resolve & !ResolveFlags::all().bits() != 0
         {
             return Err(Errno::INVAL);
@@ -108,10 +125,16 @@ impl Task<'_> {
 
     fn perform(&self, request: &Request) -> Result<Answer, Errno> {
         let flags = request.flags;
-        if flags.contains(OFlags::PATH)
-            || (!self.broker.reads
-                && request.wants() == [Access::Read]
-                && !flags.intersects(OFlags::CREATE | TMPFILE))
+        if flags.contains(OFlags::PATH) {
+            // No rule is about a place, but the kernel may see other flags than these when they are
+            // in memory, and a place cannot be handed over: SECCOMP_IOCTL_NOTIF_ADDFD takes open
+            // files only. Callers go back to openat(2).
+            return if request.in_registers { Ok(Answer::Continue) } else { Err(Errno::NOSYS) };
+        }
+        if !self.broker.reads
+            && request.wants() == [Access::Read]
+            && !flags.intersects(OFlags::CREATE | TMPFILE)
+            && request.may_continue()
         {
             return Ok(Answer::Continue);
         }
@@ -141,7 +164,7 @@ impl Task<'_> {
         let broker = self.broker;
         if request.dirfd != libc::AT_FDCWD
             || !request.resolve.is_empty()
-            || request.hides_truncation()
+            || !request.may_continue()
             || request.path.is_empty()
         {
             return None;
@@ -165,7 +188,7 @@ impl Task<'_> {
         };
         match find(&path, OFlags::PATH | OFlags::CLOEXEC) {
             Ok(_) => Some(Answer::Continue),
-            Err(Errno::NOENT) if request.flags.contains(OFlags::CREATE) && request.in_registers => {
+            Err(Errno::NOENT) if request.flags.contains(OFlags::CREATE) => {
                 let slash = path.iter().rposition(|&byte| byte == b'/')?;
                 let parent = if slash == 0 { &b"/"[..] } else { &path[..slash] };
                 let writable = broker.kernel_holds(Access::Write, parent)
@@ -181,7 +204,7 @@ impl Task<'_> {
     fn existing(&self, request: &Request, object: Object) -> Result<Answer, Errno> {
         // Pipes, sockets and memory files have no place in the tree: no policy is about them.
         if object.is_anonymous() {
-            return Ok(Answer::Continue);
+            return self.reopened(request, &object);
         }
         let broker = self.broker;
         let path = object.named()?;
@@ -196,11 +219,21 @@ impl Task<'_> {
             }
         }
         let held = request.wants().iter().all(|&access| broker.kernel_holds(access, path));
-        if held && !request.hides_truncation() {
+        if held && request.may_continue() {
             return Ok(Answer::Continue);
         }
+        self.reopened(request, &object)
+    }
+
+    /// The object, opened by the broker.
+    fn reopened(&self, request: &Request, object: &Object) -> Result<Answer, Errno> {
+        // What a process shows of itself is for those who may look at it, which the kernel has to
+        // judge by who asks.
+        if self.shows_another_process(object)? {
+            return Err(Errno::ACCESS);
+        }
         self.assume_identity()?;
-        let fd = broker.reopen(object.fd.as_fd(), request.flags)?;
+        let fd = self.broker.reopen(object.fd.as_fd(), request.flags)?;
         Ok(Answer::Descriptor(fd, request.cloexec()))
     }
 
@@ -234,7 +267,7 @@ impl Task<'_> {
             _ => {}
         }
         if self.broker.inherited.contains(&(stat.st_dev, stat.st_ino, access))
-            && !request.hides_truncation()
+            && request.may_continue()
         {
             return Ok(Answer::Continue);
         }
@@ -296,6 +329,9 @@ impl Task<'_> {
                 return Err(Errno::EXIST);
             }
             if file_type(&stat) != FileType::Symlink {
+                if file_type(&stat) == FileType::Directory {
+                    return Err(Errno::ISDIR);
+                }
                 self.broker.sticky_file(spot.dir.as_fd(), &stat)?;
                 let object = self.object_at(&spot)?;
                 return self.existing(request, object);
@@ -344,15 +380,15 @@ impl Task<'_> {
             refusal.flags = errno::open_flags(request.flags.bits());
             return Ok(Some(self.refuse(refusal)));
         }
-        if request.in_registers && broker.kernel_holds(Access::Write, &spot.dir_path) {
+        if request.may_continue() && broker.kernel_holds(Access::Write, &spot.dir_path) {
             return Ok(Some(Answer::Continue));
         }
         self.assume_umask()?;
         self.assume_identity()?;
         let flags = request.flags
             | OFlags::CREATE
+            // Never follows a link either, and unlike O_NOFOLLOW leaves no trace in F_GETFL.
             | OFlags::EXCL
-            | OFlags::NOFOLLOW
             | OFlags::NOCTTY
             | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(request.mode);
@@ -432,6 +468,10 @@ const VALID_FLAGS: u64 = (libc::O_ACCMODE
     | libc::O_CLOEXEC
     | libc::O_PATH
     | libc::O_TMPFILE) as u64;
+
+/// Flags of openat2(2) that go with `O_PATH`.
+const PLACE_FLAGS: u64 =
+    (libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC) as u64;
 
 /// `O_LARGEFILE`, which libc defines as 0 on 64-bit targets.
 #[cfg(target_arch = "x86_64")]

@@ -172,6 +172,10 @@ fn serve_call(task: &Task<'_>, slot: &Slot) {
 
 impl Task<'_> {
     fn answer(&self) -> Answer {
+        // Before anything is looked up: the way to an object is checked by who asks, too.
+        if let Err(errno) = self.assume_identity() {
+            return Answer::Error(errno);
+        }
         match self.is_nested() {
             Ok(false) => handle(self),
             Ok(true) => self.handle_nested(),
@@ -185,7 +189,8 @@ impl Task<'_> {
         use libc as c;
         match self.call.nr() {
             c::SYS_truncate => Answer::Error(Errno::ACCESS),
-            c::SYS_openat2 => Answer::Continue,
+            // Its flags are in memory, where they may come to cut a file. Callers go back to openat.
+            c::SYS_openat2 => Answer::Error(Errno::NOSYS),
             c::SYS_openat if hides_truncation(self.int(2)) => Answer::Error(Errno::ACCESS),
             #[cfg(target_arch = "x86_64")]
             c::SYS_open if hides_truncation(self.int(1)) => Answer::Error(Errno::ACCESS),

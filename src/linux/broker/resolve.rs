@@ -290,9 +290,11 @@ fn find(
                 Err(Errno::LOOP) if resolve.intersects(SCOPED | ResolveFlags::NO_XDEV) => {
                     Err(Errno::XDEV)
                 }
-                // A magic link, or a path through our own /proc/self: walk as the target.
-                Ok(_) | Err(Errno::LOOP) => walk(task, base, path, flags, resolve),
-                Err(errno) => Err(errno),
+                // What a scope keeps out, or lacks, is no business of the walk's.
+                Err(errno) if resolve.intersects(SCOPED | ResolveFlags::NO_XDEV) => Err(errno),
+                // A magic link, or a path through our own /proc/self, which may have led to an
+                // object or to an error: walk as the target.
+                Ok(_) | Err(_) => walk(task, base, path, flags, resolve),
             }
         }
         Err(errno) => Err(errno),
@@ -408,6 +410,21 @@ fn components(path: &[u8]) -> Vec<Vec<u8>> {
         .rev()
         .map(<[u8]>::to_vec)
         .collect()
+}
+
+impl Task<'_> {
+    /// Whether the object is one of those that procfs has for a process, and not for the task's own.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` when the task is gone.
+    pub fn shows_another_process(&self, object: &Object) -> Result<bool, Errno> {
+        let process = object.path.strip_prefix(b"/proc/");
+        if !process.is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit)) {
+            return Ok(false);
+        }
+        Ok(self.broker.on_procfs(object.fd.as_fd())? && !belongs_to(self, &object.path)?)
+    }
 }
 
 /// Whether `directory` is a procfs directory of the task's own process.

@@ -132,6 +132,25 @@ impl Task<'_> {
         })
     }
 
+    /// Whether descriptor `fd` of the task is only a place, opened with `O_PATH`.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` for a descriptor that is not open.
+    pub fn is_place(&self, fd: i32) -> Result<bool, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let name = format!("{}/fdinfo/{fd}", self.tid());
+        let file = rustix::fs::openat(&self.broker.proc, name, flags, Mode::empty())
+            .map_err(|errno| if errno == Errno::NOENT { Errno::BADF } else { errno })?;
+        let mut text = [0; 128];
+        let length = rustix::io::read(&file, &mut text)?;
+        // "flags:\t0100002", octal, see proc_pid_fdinfo(5).
+        let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
+        let word = text.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = word.and_then(|word| u32::from_str_radix(word.trim(), 8).ok());
+        Ok(flags.is_none_or(|flags| flags & libc::O_PATH as u32 != 0))
+    }
+
     /// Reads the task's status file.
     ///
     /// # Errors

@@ -45,3 +45,24 @@ pub fn x32(mut call: Call) -> Outcome {
     call.number |= 0x4000_0000;
     call.make().map(|_| String::new())
 }
+
+/// Takes a seccomp filter that allows everything, and a Landlock domain that restricts nothing but
+/// TCP: what a sandbox inside the sandbox looks like.
+pub fn nest() -> Outcome {
+    let allow = libc::sock_filter { code: 6, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
+    let program = libc::sock_fprog { len: 1, filter: (&raw const allow).cast_mut() };
+    // struct landlock_ruleset_attr: access to files, access to the network.
+    let attributes = [0_u64, 1];
+    let fail = |result: i64| if result < 0 { Err(crate::args::errno()) } else { Ok(result) };
+    // SAFETY: every pointer is to a live value of the type that the call wants.
+    unsafe {
+        fail(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())?;
+        let mode = libc::SECCOMP_SET_MODE_FILTER;
+        fail(libc::syscall(libc::SYS_seccomp, mode, 0, &raw const program))?;
+        let create = libc::SYS_landlock_create_ruleset;
+        let ruleset = fail(libc::syscall(create, attributes.as_ptr(), 16, 0))?;
+        fail(libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0))?;
+        libc::close(ruleset as i32);
+    }
+    Ok(String::new())
+}

@@ -29,6 +29,42 @@ pub fn string(rest: &str, vars: &Vars) -> Outcome {
     race(number(count, vars), op, vars, Some(pointer), &forbidden, swap)
 }
 
+/// `race-new N ALLOWED FORBIDDEN CALL ...RACE...`: as `race-string`, and ALLOWED is removed at each
+/// turn, so that the call keeps on finding nothing there.
+pub fn new(rest: &str, vars: &Vars) -> Outcome {
+    let [count, allowed, forbidden, op] = split(rest);
+    let (allowed, forbidden) = (fill(allowed, vars), fill(forbidden, vars));
+    assert_eq!(allowed.len(), forbidden.len(), "both names need one length");
+    let mut size = 0;
+    let pointer = leak(format!("{allowed}\0").into_bytes(), &mut size);
+    // SAFETY: as in `string`.
+    let shared = unsafe { std::slice::from_raw_parts(pointer as *const AtomicU8, size) };
+    let swap = |turn: bool| {
+        let text = if turn { &forbidden } else { &allowed };
+        for (to, from) in shared.iter().zip(text.bytes()) {
+            to.store(from, Ordering::Relaxed);
+        }
+        if turn {
+            let _ = std::fs::remove_file(&allowed);
+        }
+    };
+    race(number(count, vars), op, vars, Some(pointer), &forbidden, swap)
+}
+
+/// `race-how N FLAGS OTHER FILE`: openat2 of FILE, while another thread changes the flags in the
+/// `struct open_how` between the two sets.
+pub fn how(rest: &str, vars: &Vars) -> Outcome {
+    let [count, flags, other, file] = split(rest);
+    let (flags, other) = (number(flags, vars) as u64, number(other, vars) as u64);
+    let pointer = leak(vec![0; 24], &mut 0);
+    // SAFETY: as in `string`; an allocation of 24 bytes is aligned for its words here.
+    let word = unsafe { &*(pointer as *const std::sync::atomic::AtomicU64) };
+    word.store(flags, Ordering::Relaxed);
+    let op = format!("openat2 AT_FDCWD \"{file} RACE 24");
+    let swap = |turn: bool| word.store(if turn { other } else { flags }, Ordering::Relaxed);
+    race(number(count, vars), &op, vars, Some(pointer), file, swap)
+}
+
 /// `race-connect N OWN OUTSIDE`: one thread rewrites the socket address in memory between the two
 /// paths, which have the same length, while another connects. Prints how many connections came, and
 /// how many of them went elsewhere than to the socket that is bound as OWN, by its last component.

@@ -11,9 +11,15 @@ static BACKGROUND: Mutex<Option<HashMap<String, JoinHandle<(Outcome, Vars)>>>> =
 static TICKS: AtomicU64 = AtomicU64::new(0);
 
 /// Runs `word` if it is one of these.
-pub fn word(word: &str, rest: &str, vars: &mut Vars) -> Option<Outcome> {
+pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Option<Outcome> {
     Some(match word {
         "do" => sequence(rest, vars),
+        "retry" => loop {
+            match run(&named(rest, keep), vars) {
+                Err(libc::EINTR) => {}
+                outcome => break outcome,
+            }
+        },
         "child" => in_child(rest, vars, false),
         "vchild" => in_child(rest, vars, true),
         "thread" => {
@@ -32,6 +38,11 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars) -> Option<Outcome> {
         "ticked" => Ok(if TICKS.load(Ordering::Relaxed) > 0 { "yes" } else { "no" }.into()),
         _ => return None,
     })
+}
+
+/// The operation, its result kept under `name`.
+fn named(op: &str, name: Option<&str>) -> String {
+    name.map_or(op.to_owned(), |name| format!("{name}={op}"))
 }
 
 /// One operation after another, up to the first that fails.
@@ -142,7 +153,13 @@ fn threads(rest: &str, vars: &Vars) -> Outcome {
 fn background(rest: &str, vars: &Vars) -> Outcome {
     let (name, op) = rest.split_once(' ').unwrap_or((rest, ""));
     let (op, mut theirs) = (op.to_owned(), vars.clone());
-    let thread = std::thread::spawn(move || (run(&op, &mut theirs), theirs));
+    let thread = std::thread::spawn(move || {
+        let outcome = run(&op, &mut theirs);
+        // What it kept, and nothing that may have changed here meanwhile.
+        let kept = op.split(' ').next().and_then(|word| word.split_once('='));
+        theirs.retain(|name, _| kept.is_some_and(|(kept, _)| kept == name));
+        (outcome, theirs)
+    });
     let mut all = BACKGROUND.lock().map_err(|_| -1)?;
     all.get_or_insert_default().insert(name.into(), thread);
     Ok(String::new())

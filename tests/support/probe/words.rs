@@ -9,6 +9,7 @@
 //! | `await` | reads standard input to its end |
 //! | `sh TEXT`, `bash TEXT`, `run PROG ARGS` | exit status and standard output |
 //! | `do OP ; OP` | one after another, up to the first that fails |
+//! | `retry OP` | until it does not give EINTR |
 //! | `child OP`, `vchild OP`, `thread OP` | OP in a forked, vforked child, in a thread |
 //! | `clone FLAGS`, `clone3 FLAGS` | a child with those flags that ends at once |
 //! | `loop N OP`, `threads T N OP` | how often each result came; `{i}` is the turn |
@@ -20,7 +21,8 @@
 //! | `handle H M P`, `pvw PID ADDR TEXT` | keeps a file handle; process_vm_writev |
 //! | `nodump $fd` | sets FS_NODUMP_FL beside the flags that are there, by FS_IOC_SETFLAGS |
 //! | `int80 P FLAGS MODE`, `x32 CALL ARGS` | a call through another entry |
-//! | `race-string`, `race-connect`, `race-link`, `race-exchange` | see [`crate::race`] |
+//! | `nest` | a seccomp filter and a Landlock domain of one's own |
+//! | `race-string`, `race-new`, `race-how`, `race-connect`, `race-link`, `race-exchange` | see [`crate::race`] |
 
 use crate::args::{self, Call, errno, fail, fill, leak, number};
 use crate::{Outcome, Vars, abi, race, running, spawn};
@@ -29,7 +31,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// Runs `word` if it is one of ours.
 pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Option<Outcome> {
-    if let Some(outcome) = running::word(word, rest, vars) {
+    if let Some(outcome) = running::word(word, rest, vars, keep) {
         return Some(outcome);
     }
     let text = fill(rest, vars);
@@ -74,11 +76,14 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Opti
             let [path, flags, mode] = three(rest, vars);
             abi::int80_open(&format!("{path}\0"), number(&flags, vars), number(&mode, vars))
         }
+        "nest" => abi::nest(),
         "x32" => {
             let (word, rest) = rest.split_once(' ').unwrap_or((rest, ""));
             abi::x32(Call::parse(word, rest, vars))
         }
         "race-string" => race::string(rest, vars),
+        "race-new" => race::new(rest, vars),
+        "race-how" => race::how(&text, vars),
         "race-connect" => race::connect(&text, vars),
         "race-link" => race::link(&text, vars),
         "race-exchange" => race::exchange(&text, vars),

@@ -1,0 +1,180 @@
+//! Attacks that change what a call means while it is decided. Each is first shown to win where
+//! nothing stops it.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::Bed;
+use support::mutations::SETUP;
+use support::tree::{Detail, difference, tree};
+
+/// A race: its name, and its operation. `{own}` and `{other}` are an allowed file and a forbidden one
+/// by names of one length.
+type Race = (&'static str, &'static str);
+
+/// Races for one pair of files.
+const STRINGS: &[Race] = &[
+    ("open", "race-string {n} {own} {other} openat AT_FDCWD RACE O_WRONLY|O_TRUNC 0"),
+    ("open, cutting", "race-string {n} {own} {other} openat AT_FDCWD RACE O_RDONLY|O_TRUNC 0"),
+    (
+        "open, creating",
+        "race-string {n} {own} {other} openat AT_FDCWD RACE O_RDWR|O_CREAT|O_TRUNC 0600",
+    ),
+    ("openat2", "race-string {n} {own} {other} openat2 AT_FDCWD RACE how:O_WRONLY|O_TRUNC,0,0 24"),
+    ("truncate", "race-string {n} {own} {other} truncate RACE 1"),
+    ("chmod", "race-string {n} {own} {other} fchmodat AT_FDCWD RACE 0600 0"),
+    ("utimensat", "race-string {n} {own} {other} utimensat AT_FDCWD RACE 0 0"),
+    ("setxattr", "race-string {n} {own} {other} setxattr RACE \"user.race bytes:v 1 0"),
+    (
+        "creating where nothing is",
+        "race-new {n} {fresh} {other} openat AT_FDCWD RACE O_RDONLY|O_CREAT|O_TRUNC 0600",
+    ),
+    ("unlink", "race-string {n} {fresh} {other} unlinkat AT_FDCWD RACE 0"),
+    ("mkdir", "race-string {n} {fresh} {gone} mkdirat AT_FDCWD RACE 0700"),
+    (
+        "exchange",
+        "race-string {n} {own} {other} renameat2 AT_FDCWD \"{in}/mine AT_FDCWD RACE RENAME_EXCHANGE",
+    ),
+    ("link", "race-string {n} {fresh} {gone} linkat AT_FDCWD \"{in}/mine AT_FDCWD RACE 0"),
+    (
+        "cutting what was a pipe",
+        "race-string {n} {pipe} {other} openat AT_FDCWD RACE O_RDONLY|O_TRUNC|O_NONBLOCK 0",
+    ),
+    ("flags in memory", "race-how {n} O_RDONLY O_RDONLY|O_TRUNC {other}"),
+    ("flags in memory, of a place", "race-how {n} O_PATH O_RDONLY|O_TRUNC {other}"),
+    ("flags in memory, to write", "race-how {n} O_RDONLY O_WRONLY|O_TRUNC {other}"),
+];
+
+const LINKS: &[Race] = &[
+    (
+        "link to a file outside",
+        "race-link {n} {in}/sw a.txt {out}/f {out}/f openat AT_FDCWD \"{in}/sw O_WRONLY|O_TRUNC 0",
+    ),
+    (
+        "link to a file outside, cutting",
+        "race-link {n} {in}/sw a.txt {out}/f {out}/f openat AT_FDCWD \"{in}/sw O_RDONLY|O_TRUNC 0",
+    ),
+    (
+        "link to a file outside, truncate",
+        "race-link {n} {in}/sw a.txt {out}/f {out}/f truncate \"{in}/sw 1",
+    ),
+    (
+        "link to a directory outside",
+        "race-link {n} {in}/sw da {out} {out}/f openat AT_FDCWD \"{in}/sw/f O_WRONLY|O_TRUNC 0",
+    ),
+    (
+        "link to a directory outside, chmod",
+        "race-link {n} {in}/sw da {out} {out}/f fchmodat AT_FDCWD \"{in}/sw/f 0600 0",
+    ),
+    (
+        "link to a directory outside, setxattr",
+        "race-link {n} {in}/sw da {out} {out}/f setxattr \"{in}/sw/f \"user.race bytes:v 1 0",
+    ),
+    (
+        "link to a directory outside, mkdir",
+        "race-link {n} {in}/sw da {out} {out}/f mkdirat AT_FDCWD \"{in}/sw/new 0700",
+    ),
+    (
+        "link to a directory outside, creating",
+        "race-link {n} {in}/sw da {out} {out}/f openat AT_FDCWD \"{in}/sw/new O_CREAT|O_WRONLY 0600",
+    ),
+    (
+        "exchange of a directory and a link",
+        "race-exchange {n} {in}/da {in}/dl {out}/f openat AT_FDCWD \"{in}/da/f O_WRONLY|O_TRUNC 0",
+    ),
+    (
+        "exchange, chmod",
+        "race-exchange {n} {in}/da {in}/dl {out}/f fchmodat AT_FDCWD \"{in}/da/f 0600 0",
+    ),
+    (
+        "exchange, unlink",
+        "race-exchange {n} {in}/da {in}/dl {out}/f unlinkat AT_FDCWD \"{in}/da/f 0",
+    ),
+];
+
+/// Runs every race bare, where it must win, and in the sandbox, where it must not.
+fn races(policy: &Value, other: &str, table: &[Race]) {
+    let mut setup: Vec<String> = SETUP.iter().map(|op| op.replace("{T}", "{out}")).collect();
+    let more = [
+        "put {in}/a.txt mine",
+        "put {in}/b.key denied",
+        "mkdirat AT_FDCWD \"{in}/da 0755",
+        "put {in}/da/f mine",
+        "symlinkat \"{out} AT_FDCWD \"{in}/dl",
+    ];
+    setup.extend(more.map(String::from));
+    let setup: Vec<&str> = setup.iter().map(String::as_str).collect();
+    let seen = |bed: &Bed| {
+        [bed.fill("{in}/b.key"), bed.fill("{in}/c.key"), bed.fill("{out}")]
+            .map(|path| tree(path.as_ref(), Detail::All))
+    };
+    let changed = |old: &[_; 3], new: &[_; 3]| -> Vec<String> {
+        old.iter().zip(new).flat_map(|(old, new)| difference(old, new)).collect()
+    };
+    let numbers =
+        |line: &str| -> Vec<u64> { line.split(' ').filter_map(|n| n.parse().ok()).collect() };
+    let mut failures = Vec::new();
+    for (name, op) in table {
+        let bed = Bed::new(&setup);
+        // Leading slashes make up for the length.
+        let pad = |path: &str| format!("{:/>200}", bed.fill(path));
+        let gone = if other == "{out}/f" { "{out}/gone" } else { "{in}/c.key" };
+        let op = op.replace("{own}", &pad("{in}/a.txt")).replace("{other}", &pad(other));
+        let op = op.replace("{fresh}", &pad("{in}/fresh")).replace("{gone}", &pad(gone));
+        let op = op.replace("{pipe}", &pad("/proc/self/fd/90"));
+        let [often, seldom] = ["50000", "4000"].map(|n| op.replace("{n}", n));
+
+        let old = seen(&bed);
+        let bare = bed.bare(&["pipe a b", "dup3 $a 90 0", &often]);
+        if changed(&old, &seen(&bed)).is_empty() {
+            failures.push(format!("{name}: the control never won: {}", bare.last()));
+        }
+        bed.reset(&setup);
+        let old = seen(&bed);
+        let run = bed.boxed(policy, &["pipe a b", "dup3 $a 90 0", &seldom]);
+        let won = changed(&old, &seen(&bed));
+        if !run.last().starts_with("ok") || !won.is_empty() {
+            failures.push(format!("{name}: {} {}", run.last(), won.join("; ")));
+        }
+        if numbers(run.last()).get(1).is_some_and(|reached| *reached > 0)
+            && !op.starts_with("race-how")
+        {
+            failures.push(format!("{name}: got the forbidden file {}", run.last()));
+        }
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+fn kernel() -> Value {
+    json!({"filesystem": {"allowWrite": ["{in}"]}})
+}
+
+fn broker() -> Value {
+    json!({"filesystem": {"allowWrite": ["{in}"], "denyWrite": ["**/*.key"]}})
+}
+
+#[test]
+fn memory_outside_where_the_kernel_holds() {
+    races(&kernel(), "{out}/f", STRINGS);
+}
+
+#[test]
+fn memory_outside_where_the_broker_acts() {
+    races(&broker(), "{out}/f", STRINGS);
+}
+
+#[test]
+fn memory_inside() {
+    races(&broker(), "{in}/b.key", STRINGS);
+}
+
+#[test]
+fn links_where_the_kernel_holds() {
+    races(&kernel(), "{out}/f", LINKS);
+}
+
+#[test]
+fn links_where_the_broker_acts() {
+    races(&broker(), "{out}/f", LINKS);
+}
