@@ -359,7 +359,6 @@ fn socket_cases(options: Options, refused: Action) -> Vec<(Test, Action)> {
         // 0 is TCP for a stream; MPTCP, SCTP and the rest are not TCP to Landlock.
         let tcp = 1 << libc::IPPROTO_TCP | 1;
         cases.push((Test::NotIn(2, u32::MAX, tcp), refused));
-        cases.push((Test::In(0, u32::MAX, netlink), Action::Allow));
     } else {
         cases.push((Test::In(0, u32::MAX, internet | netlink), Action::Allow));
     }
@@ -370,6 +369,9 @@ fn socket_cases(options: Options, refused: Action) -> Vec<(Test, Action)> {
     // A sequenced packet socket of the internet families is SCTP, which connects in a send.
     cases.push((Test::In(0, u32::MAX, internet), refused));
     cases.push((Test::In(1, TYPE, SEQPACKET), Action::Allow));
+    // What is left: Unix datagrams, and netlink. 0 is NETLINK_ROUTE.
+    cases.push((Test::NotIn(2, u32::MAX, 1), refused));
+    cases.push((Test::In(0, u32::MAX, netlink), Action::Allow));
     cases
 }
 
@@ -439,6 +441,7 @@ fn brokered(options: Options, list: &mut Vec<Decision>) {
         ],
         Action::Notify,
     );
+    others(list);
     if options.reads {
         always(list, &[libc::SYS_execve, libc::SYS_execveat], Action::Notify);
     }
@@ -459,6 +462,31 @@ fn brokered(options: Options, list: &mut Vec<Decision>) {
             ],
             Action::Notify,
         );
+    }
+}
+
+/// Calls that change how a process is limited or scheduled. The caller itself is 0; another one has to
+/// be of the run. Groups of processes and all of a user's are never the run's alone.
+fn others(list: &mut Vec<Decision>) {
+    for nr in [
+        libc::SYS_prlimit64,
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setscheduler,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setattr,
+    ] {
+        let cases = vec![(Test::Is(0, u32::MAX, 0), Action::Allow)];
+        list.push(Decision { nr, cases, otherwise: Action::Notify });
+    }
+    const IOPRIO_WHO_PROCESS: u32 = 1;
+    for (nr, process) in
+        [(libc::SYS_setpriority, libc::PRIO_PROCESS), (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS)]
+    {
+        let cases = vec![
+            (Test::NotIn(0, u32::MAX, 1 << process), PERM),
+            (Test::Is(1, u32::MAX, 0), Action::Allow),
+        ];
+        list.push(Decision { nr, cases, otherwise: Action::Notify });
     }
 }
 
@@ -652,6 +680,7 @@ mod tests {
             (libc::AF_INET, libc::SOCK_DGRAM, 0, [notify, allow, allow]),
             (libc::AF_NETLINK, libc::SOCK_RAW, 0, [allow, allow, allow]),
             (libc::AF_NETLINK, libc::SOCK_DGRAM, 12, [notify, allow, allow]),
+            (libc::AF_NETLINK, libc::SOCK_RAW, 6, [notify, allow, allow]),
             (libc::AF_VSOCK, libc::SOCK_STREAM, 0, [notify, notify, notify]),
             (libc::AF_ALG, libc::SOCK_SEQPACKET, 0, [notify, notify, notify]),
             (libc::AF_PACKET, libc::SOCK_RAW, 0, [notify, notify, notify]),

@@ -94,6 +94,34 @@ pub fn identity() -> Result<Identity, sys::Errno> {
     })
 }
 
+/// The block devices that this user may read: a disk holds every file, also those that may not be read.
+pub fn readable_disks() -> Vec<String> {
+    let mut found = Vec::new();
+    let mut directories = vec![("/dev".to_owned(), 0)];
+    while let Some((directory, depth)) = directories.pop() {
+        let Some(fd) = open(&directory, OFlags::DIRECTORY) else { continue };
+        let mut buffer = [MaybeUninit::uninit(); 8192];
+        let mut entries = RawDir::new(fd, &mut buffer);
+        while let Some(Ok(entry)) = entries.next() {
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            let path = || format!("{directory}/{name}");
+            match entry.file_type() {
+                FileType::BlockDevice => {
+                    if rustix::fs::access(path(), rustix::fs::Access::READ_OK).is_ok() {
+                        found.push(path());
+                    }
+                }
+                // Such as /dev/mapper; the links in /dev/disk lead to nodes found elsewhere.
+                FileType::Directory if depth < 2 && name != "." && name != ".." => {
+                    directories.push((path(), depth + 1));
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
 /// Asks the kernel what a launch needs to know. Quick: a system call or two.
 ///
 /// Inside another run of ours, Landlock answers as if it were switched off, unless the asking process

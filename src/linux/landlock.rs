@@ -66,10 +66,7 @@ pub fn ruleset(layer: &Layer, abi: u32) -> Result<OwnedFd, Failure> {
         handled |= writing(abi);
     }
     if layer.reading {
-        handled |= AccessFs::ReadFile | AccessFs::ReadDir;
-    }
-    if layer.executing {
-        handled |= BitFlags::from(AccessFs::Execute);
+        handled |= AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;
     }
     if layer.truncating {
         handled |= BitFlags::from(AccessFs::Truncate) & AccessFs::from_all(abi);

@@ -12,7 +12,7 @@ use super::{host, landlock, supervise};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
 use crate::plan::{self, Plan, SCOPED_ABI, Writing};
-use crate::policy::{Access, ResolvedPolicy, Rule};
+use crate::policy::{Access, Effect, Origin, Pattern, ResolvedPolicy, Rule};
 use crate::trap::{Code, Mechanism, Style, errno};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::ffi::{CString, OsStr, OsString};
@@ -58,7 +58,8 @@ pub fn run(job: Job) -> Result<u8, Error> {
     let temporary = Temporary(make_temporary(&job.env)?);
     let support = host::support();
     let env = with_temporary(job.env, &temporary.0.path());
-    let plan = plan::plan(job.policy, Some(&temporary.0.path()), &host::HostView, support);
+    let policy = without_disks(job.policy);
+    let plan = plan::plan(policy, Some(&temporary.0.path()), &host::HostView, support);
     refuse_shortfalls(&plan, &job.accept)?;
 
     // Root keeps the capabilities that work on files and processes of its own.
@@ -188,7 +189,11 @@ impl Start {
                 let message = "signals leave the domain although the kernel has scopes";
                 NotStarted::Setup(Failure::setup(Mechanism::Landlock, message))
             })?;
-            process::start_watcher(self.watch.as_fd(), scope).map_err(|e| failed("watcher", e))?;
+            let watcher = process::start_watcher(self.watch.as_fd(), scope)
+                .map_err(|e| failed("watcher", e))?;
+            if let Some(broker) = &self.broker {
+                broker.keep_from(watcher);
+            }
         }
         let mut announce = None;
         if let Some(broker) = self.broker.as_ref().filter(|_| self.announce) {
@@ -224,6 +229,21 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         self.0.remove();
     }
+}
+
+/// Adds that no disk may be read where anything may not be. A rule that names one re-opens it.
+fn without_disks(mut policy: ResolvedPolicy) -> ResolvedPolicy {
+    if policy.restricts_reading() {
+        policy.rules.extend(host::readable_disks().into_iter().map(|path| Rule {
+            access: Access::Read,
+            effect: Effect::Deny,
+            always: false,
+            text: path.clone(),
+            pattern: Pattern::Subtree(path),
+            origin: Origin::built_in("disks"),
+        }));
+    }
+    policy
 }
 
 pub(super) fn make_temporary(env: &[OsString]) -> Result<TemporaryDirectory, Failure> {

@@ -6,6 +6,7 @@
 
 mod lines;
 
+use crate::policy::carve::MAX_ENTRIES;
 use crate::policy::{Access, Decider, Effect, FsView, Kind, Origin, Pattern, ResolvedPolicy, Rule};
 pub use lines::{Holder, Line, Shortfall};
 use serde::Serialize;
@@ -76,10 +77,8 @@ pub struct Layer {
     pub writing: bool,
     /// Truncation is restricted.
     pub truncating: bool,
-    /// Reading is restricted.
+    /// Reading and executing are restricted.
     pub reading: bool,
-    /// Executing is restricted.
-    pub executing: bool,
     /// TCP bind and connect are refused.
     pub network: bool,
     /// Signals and abstract sockets stay inside.
@@ -146,18 +145,24 @@ pub fn plan(
         decider.carve(view, access, &mut budget)
     };
     let kernel_write = carve(Access::Write);
-    let kernel_read = if reads { carve(Access::Read) } else { vec!["/".to_owned()] };
+    let carved = if reads { carve(Access::Read) } else { vec!["/".to_owned()] };
     let broker = !host.nested;
-    let executing = reads && holds_execution(&decider, &kernel_read, view);
+    let opened = if reads { opened(&policy, &decider, &carved, view) } else { Vec::new() };
+    let mut readable = carved.clone();
+    // Without a broker nothing would hold the denials in there.
+    if broker {
+        readable.extend(opened.iter().cloned());
+    }
+    // What the kernel grants beyond the policy, it must not be relied upon for.
+    let kernel_read = if opened.is_empty() { carved } else { Vec::new() };
     let inner = Layer {
         writing: true,
         // The broker cuts files itself. Where there is none, Landlock has to see to it.
         truncating: !broker && host.landlock_abi >= TRUNCATE_ABI,
         reading: reads,
-        executing,
         network,
         scoped: true,
-        grants: grants(reads, &kernel_read, &kernel_write),
+        grants: grants(reads, &readable, &kernel_write),
     };
     let outer = Layer {
         writing: true,
@@ -206,23 +211,46 @@ fn grant(path: &str, write: Writing) -> Grant {
     Grant { path: path.to_owned(), read: false, write }
 }
 
-/// Whether Landlock can hold execution as well: it can where every executable that the policy lets
-/// run is in a subtree granted whole. Where files may come to be next to a denied one (in a directory
-/// that the run may write, or one too large to list), they could not be executed any more.
-fn holds_execution(decider: &Decider, granted: &[String], view: &dyn FsView) -> bool {
-    let denies = |rule: &&Rule| rule.access == Access::Read && rule.effect == Effect::Deny;
-    decider.rules().iter().filter(denies).all(|rule| {
-        let Pattern::Subtree(path) = &rule.pattern else {
-            return false;
-        };
-        ancestors(path).all(|directory| {
-            let bytes = directory.as_bytes();
-            !decider.decide(Access::Read, bytes).is_allowed()
-                || granted.iter().any(|grant| within(directory, grant))
-                || (!decider.decide(Access::Write, bytes).is_allowed()
-                    && view.list(directory, crate::policy::carve::MAX_ENTRIES).is_some())
-        })
-    })
+/// Directories that Landlock has to open for reading although something in them is denied.
+///
+/// execve(2) is the kernel's alone, and Landlock lets it run only what it lets read. Where the run can
+/// put new programs beside what is denied (in a directory that it may write, or one too large to list,
+/// or anywhere below a glob), a carve would shut them out. Landlock then opens the directory whole, and
+/// the broker opens every file for reading itself, here and everywhere, so that no read is ever
+/// continued. What is left is execve(2), which is decided by name.
+fn opened(
+    policy: &ResolvedPolicy,
+    decider: &Decider,
+    carved: &[String],
+    view: &dyn FsView,
+) -> Vec<String> {
+    if policy.linked.iter().any(|linked| linked.access == Access::Read) {
+        return vec!["/".to_owned()];
+    }
+    let readable = |path: &str| decider.decide(Access::Read, path.as_bytes()).is_allowed();
+    let mut opened = Vec::new();
+    for rule in decider.rules() {
+        if rule.access != Access::Read || rule.effect != Effect::Deny {
+            continue;
+        }
+        match &rule.pattern {
+            Pattern::Glob(glob) if within(glob.anchor(), "/proc") => {}
+            Pattern::Glob(glob) => opened.push(glob.anchor().to_owned()),
+            Pattern::Subtree(path) | Pattern::Name(path) => {
+                let shut_out = |directory: &&str| {
+                    readable(directory)
+                        && !carved.iter().any(|grant| within(directory, grant))
+                        && (decider.decide(Access::Write, directory.as_bytes()).is_allowed()
+                            || view.list(directory, MAX_ENTRIES).is_none())
+                };
+                opened.extend(ancestors(path).filter(shut_out).map(str::to_owned));
+            }
+        }
+    }
+    opened.retain(|path| readable(path));
+    opened.sort_unstable();
+    opened.dedup();
+    opened
 }
 
 /// The proper ancestors of `path`, nearest first, `/` last.

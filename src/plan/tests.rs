@@ -20,7 +20,7 @@ fn planned(json: &str) -> Plan {
 fn a_root_without_denials_is_the_kernels() {
     let plan = planned(r#"{"filesystem":{"allowWrite":["."]}}"#);
     assert!(plan.kernel_write.contains(&"/repo".to_owned()));
-    assert_eq!((plan.reads, plan.inner.reading, plan.inner.executing), (false, false, false));
+    assert_eq!((plan.reads, plan.inner.reading), (false, false));
     assert!(plan.shortfalls.is_empty());
 }
 
@@ -35,13 +35,22 @@ fn nothing_denied_is_granted() {
 }
 
 #[test]
-fn execution_is_the_kernels_only_where_no_new_file_could_be_shut_out() {
+fn reads_are_left_to_the_kernel_only_where_no_new_program_could_be_shut_out() {
     let outside = planned(r#"{"filesystem":{"allowWrite":["."],"denyRead":["~/.ssh"]}}"#);
-    assert!(outside.inner.executing);
-    let inside = planned(r#"{"filesystem":{"allowWrite":["."],"denyRead":[".env"]}}"#);
-    assert!(!inside.inner.executing);
-    let glob = planned(r#"{"filesystem":{"denyRead":["**/*.pem"]}}"#);
-    assert!(!glob.inner.executing);
+    assert!(outside.kernel_read.contains(&"/repo".to_owned()));
+    let readable = |plan: &Plan, path: &str| {
+        plan.inner.grants.iter().any(|grant| grant.read && within(path, &grant.path))
+    };
+    assert!(!readable(&outside, "/home/me/.ssh/key"));
+    for policy in [
+        r#"{"filesystem":{"allowWrite":["."],"denyRead":[".env", "~/.ssh"]}}"#,
+        r#"{"filesystem":{"denyRead":["**/*.pem", "~/.ssh"]}}"#,
+    ] {
+        let inside = planned(policy);
+        assert!(inside.kernel_read.is_empty(), "{policy}");
+        assert!(readable(&inside, "/repo/new"), "{policy}");
+        assert!(!readable(&inside, "/home/me/.ssh/key"), "{policy}");
+    }
 }
 
 #[test]

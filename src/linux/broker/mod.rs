@@ -13,6 +13,7 @@ mod names;
 mod network;
 mod open;
 mod pool;
+mod procfs;
 mod report;
 mod resolve;
 mod task;
@@ -108,6 +109,8 @@ pub struct Broker {
     nested: AtomicBool,
     /// Seccomp filters on the target, looked up when first asked for.
     filters: OnceLock<u32>,
+    /// The watcher's pid.
+    watcher: OnceLock<i32>,
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
@@ -147,6 +150,7 @@ impl Broker {
             umask_changed: AtomicBool::new(false),
             identity_changed: AtomicBool::new(false),
             nested: AtomicBool::new(false),
+            watcher: OnceLock::new(),
             filters: OnceLock::new(),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
@@ -157,6 +161,11 @@ impl Broker {
             pool: pool::Pool::default(),
             reporter: config.reporter,
         })
+    }
+
+    /// Says which process is the watcher.
+    pub fn keep_from(&self, watcher: i32) {
+        let _ = self.watcher.set(watcher);
     }
 
     /// Where denials went.
@@ -311,6 +320,12 @@ fn handle(task: &Task<'_>) -> Answer {
         | c::SYS_setfsuid
         | c::SYS_setfsgid
         | c::SYS_capset => Ok(task.identity()),
+        c::SYS_prlimit64
+        | c::SYS_sched_setaffinity
+        | c::SYS_sched_setscheduler
+        | c::SYS_sched_setparam
+        | c::SYS_sched_setattr => task.adjust_process(task.int(0)),
+        c::SYS_setpriority | c::SYS_ioprio_set => task.adjust_process(task.int(1)),
         c::SYS_landlock_create_ruleset => task.create_ruleset(),
         c::SYS_landlock_restrict_self => task.restrict_self(),
         c::SYS_shmget | c::SYS_semget | c::SYS_msgget => task.ipc_get(),

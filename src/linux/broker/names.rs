@@ -60,6 +60,12 @@ impl Task<'_> {
         self.broker.kernel_holds(Access::Write, &spot.dir_path)
     }
 
+    /// Whether Landlock lets the target move names and make links there, and nothing there could lose
+    /// a denial by it: what may be written may well be closed to reading.
+    fn kernel_moves(&self, spot: &Spot) -> bool {
+        !self.broker.reads && self.kernel_names(spot)
+    }
+
     /// From here on, the kernel is not relied upon for what stood at the name.
     fn forget(&self, name: &Name) {
         self.broker.kernel_read.forget(&name.path);
@@ -141,7 +147,7 @@ impl Task<'_> {
             let refusal = guarded(&name, rule, "a link here would stand for what the rule denies");
             return self.deny_new(&name, refusal);
         }
-        if self.kernel_names(&name.spot) {
+        if self.kernel_moves(&name.spot) {
             return Ok(Answer::Continue);
         }
         self.assume_creator()?;
@@ -179,7 +185,7 @@ impl Task<'_> {
             }
             // Landlock wants the right to move names in the directories on both sides.
             let held = broker.kernel_holds(Access::Write, parent(&object.path));
-            if held && self.kernel_names(&name.spot) && !object.is_anonymous() {
+            if held && self.kernel_moves(&name.spot) && !object.is_anonymous() {
                 return Ok(Answer::Continue);
             }
         }
@@ -286,7 +292,7 @@ impl Task<'_> {
             {
                 return Ok(answer);
             }
-            if self.kernel_names(&from.spot) && self.kernel_names(&to.spot) {
+            if self.kernel_moves(&from.spot) && self.kernel_moves(&to.spot) {
                 return Ok(Answer::Continue);
             }
         }

@@ -227,6 +227,10 @@ impl Task<'_> {
 
     /// The object, opened by the broker.
     fn reopened(&self, request: &Request, object: &Object) -> Result<Answer, Errno> {
+        if let Some(terminal) = self.controlling_terminal(object)? {
+            let fd = self.broker.reopen(terminal.fd.as_fd(), request.flags)?;
+            return Ok(Answer::Descriptor(fd, request.cloexec()));
+        }
         // What a process shows of itself is for those who may look at it, which the kernel has to
         // judge by who asks.
         if self.shows_another_process(object)? {
@@ -266,10 +270,14 @@ impl Task<'_> {
             _ if request.flags.contains(OFlags::DIRECTORY) => return Err(Errno::NOTDIR),
             _ => {}
         }
-        if self.broker.inherited.contains(&(stat.st_dev, stat.st_ino, access))
-            && request.may_continue()
-        {
-            return Ok(Answer::Continue);
+        if self.broker.inherited.contains(&(stat.st_dev, stat.st_ino, access)) {
+            // Landlock grants it, but whatever else such an open could come to read it may grant too.
+            match request.wants() {
+                [Access::Read] => return self.reopened(request, object),
+                [Access::Write] if request.may_continue() => return Ok(Answer::Continue),
+                _ if !self.broker.reads && request.may_continue() => return Ok(Answer::Continue),
+                _ => {}
+            }
         }
         if access == Access::Write && self.broker.memory.owns_file(&stat) {
             self.assume_identity()?;
@@ -380,7 +388,11 @@ impl Task<'_> {
             refusal.flags = errno::open_flags(request.flags.bits());
             return Ok(Some(self.refuse(refusal)));
         }
-        if request.may_continue() && broker.kernel_holds(Access::Write, &spot.dir_path) {
+        let reads = request.wants().contains(&Access::Read);
+        if request.may_continue()
+            && broker.kernel_holds(Access::Write, &spot.dir_path)
+            && (!reads || broker.kernel_holds(Access::Read, &path))
+        {
             return Ok(Some(Answer::Continue));
         }
         self.assume_umask()?;

@@ -412,23 +412,8 @@ fn components(path: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-impl Task<'_> {
-    /// Whether the object is one of those that procfs has for a process, and not for the task's own.
-    ///
-    /// # Errors
-    ///
-    /// `ESRCH` when the task is gone.
-    pub fn shows_another_process(&self, object: &Object) -> Result<bool, Errno> {
-        let process = object.path.strip_prefix(b"/proc/");
-        if !process.is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit)) {
-            return Ok(false);
-        }
-        Ok(self.broker.on_procfs(object.fd.as_fd())? && !belongs_to(self, &object.path)?)
-    }
-}
-
 /// Whether `directory` is a procfs directory of the task's own process.
-fn belongs_to(task: &Task<'_>, directory: &[u8]) -> Result<bool, Errno> {
+pub fn belongs_to(task: &Task<'_>, directory: &[u8]) -> Result<bool, Errno> {
     let Some(rest) = directory.strip_prefix(b"/proc/") else {
         return Ok(false);
     };

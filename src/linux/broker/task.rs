@@ -27,6 +27,8 @@ pub struct Status {
     pub groups: Vec<u32>,
     /// Effective capabilities.
     pub capabilities: u64,
+    /// Parent process id.
+    pub ppid: i32,
     /// File mode creation mask.
     pub umask: u32,
     /// Number of seccomp filters.
@@ -251,6 +253,7 @@ fn parse_status(text: &[u8]) -> Status {
         let mut words = value.split_ascii_whitespace();
         let hex = || u64::from_str_radix(value.trim(), 16).unwrap_or(0);
         match key {
+            "PPid" => status.ppid = words.next().and_then(|w| w.parse().ok()).unwrap_or(0),
             "Tgid" => status.tgid = words.next().and_then(|w| w.parse().ok()).unwrap_or(0),
             // The fourth number is the file-system id.
             "Uid" => status.uid = words.nth(3).and_then(|w| w.parse().ok()).unwrap_or(u32::MAX),
@@ -277,7 +280,7 @@ mod tests {
 
     #[test]
     fn status_is_read_by_name() {
-        let text = b"Name:\tsh\nUmask:\t0027\nTgid:\t12\nPid:\t13\nUid:\t0\t0\t0\t65534\nGid:\t1\t2\t3\t4\n\
+        let text = b"Name:\tsh\nUmask:\t0027\nTgid:\t12\nPid:\t13\nPPid:\t11\nUid:\t0\t0\t0\t65534\nGid:\t1\t2\t3\t4\n\
             Groups:\t4 24 27 \nSigPnd:\t0000000000000002\nShdPnd:\t0000000000000200\n\
             SigBlk:\t0000000000000200\nSigIgn:\t0000000000001000\nCapEff:\t00000000a80425fb\n\
             Seccomp:\t2\nSeccomp_filters:\t3\n";
@@ -285,6 +288,7 @@ mod tests {
             parse_status(text),
             Status {
                 tgid: 12,
+                ppid: 11,
                 uid: 65534,
                 gid: 4,
                 groups: vec![4, 24, 27],

@@ -440,14 +440,14 @@ pub fn signal(pid: i32, signal: c_int) {
 
 /// Starts the watcher: a process in the domain of the calling thread and a session of its own. It
 /// waits until every copy of the write end of the pipe but its own is closed, and then kills the
-/// domain but itself.
+/// domain but itself. Returns its pid.
 ///
 /// It shares this process's memory, which makes it cheap; it never touches any after its start.
 ///
 /// # Errors
 ///
 /// As clone(2).
-pub fn start_watcher(read_end: BorrowedFd<'_>, scope: SignalScope) -> Result<(), Errno> {
+pub fn start_watcher(read_end: BorrowedFd<'_>, scope: SignalScope) -> Result<i32, Errno> {
     // The stack and the argument live as long as the watcher does, so they are leaked.
     let stack = Box::leak(vec![0u8; 16 * 1024].into_boxed_slice());
     let argument = Box::leak(Box::new((read_end.as_raw_fd(), scope)));
@@ -457,7 +457,7 @@ pub fn start_watcher(read_end: BorrowedFd<'_>, scope: SignalScope) -> Result<(),
         let argument = (&raw mut *argument).cast();
         libc::clone(watcher_main, top.cast(), libc::CLONE_VM | watcher_signal(), argument)
     };
-    if pid < 0 { Err(last_errno()) } else { Ok(()) }
+    if pid < 0 { Err(last_errno()) } else { Ok(pid) }
 }
 
 extern "C" fn watcher_main(argument: *mut c_void) -> c_int {

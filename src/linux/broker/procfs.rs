@@ -1,0 +1,120 @@
+//! What depends on who asks: processes in procfs, the controlling terminal, calls on other processes.
+//!
+//! The kernel judges these by the caller. When the broker opens for the target, it has to judge as the
+//! kernel would: a process of the run may look at the others of the run, and at what is public of those
+//! outside.
+
+use super::resolve::{Object, belongs_to};
+use super::task::{Task, status_of};
+use super::{Answer, Errno};
+use rustix::fs::{FileType, Mode, OFlags, major, minor};
+use std::os::fd::AsFd;
+
+/// Files of a process that procfs shows to everybody, proc(5).
+const PUBLIC: [&[u8]; 7] =
+    [b"cgroup", b"cmdline", b"comm", b"limits", b"stat", b"statm", b"status"];
+/// Most ancestors that are looked at for the run's own process; pid numbers end the chain before.
+const MAX_DEPTH: usize = 4096;
+
+impl Task<'_> {
+    /// Whether the object is what procfs keeps of a process for those who may inspect it, and the task
+    /// may not.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` when the task is gone.
+    pub fn shows_another_process(&self, object: &Object) -> Result<bool, Errno> {
+        let Some(rest) = object.path.strip_prefix(b"/proc/") else { return Ok(false) };
+        if !rest.first().is_some_and(u8::is_ascii_digit)
+            || !self.broker.on_procfs(object.fd.as_fd())?
+            || belongs_to(self, &object.path)?
+        {
+            return Ok(false);
+        }
+        let parts: Vec<&[u8]> = rest.split(|&byte| byte == b'/').collect();
+        let public = match parts[..] {
+            [_] | [_, b"task"] | [_, b"task", _] => true,
+            [_, name] | [_, b"task", _, name] => PUBLIC.contains(&name),
+            _ => false,
+        };
+        let pid = std::str::from_utf8(parts[0]).ok().and_then(|pid| pid.parse().ok());
+        Ok(!public
+            && !(pid.is_some_and(|pid| self.is_of_the_run(pid)) && !self.broker.identity_changed()))
+    }
+
+    /// Whether process or thread `id` was started in this run: orphans come to the launcher, so every
+    /// one descends from it.
+    fn is_of_the_run(&self, id: i32) -> bool {
+        let launcher = std::process::id() as i32;
+        let mut next = id;
+        for _ in 0..MAX_DEPTH {
+            let Ok(status) = status_of(&self.broker.proc, next) else { return false };
+            // The watcher is a child of the launcher, and shares its memory.
+            if Some(&status.tgid) == self.broker.watcher.get() {
+                return false;
+            }
+            if status.tgid == launcher {
+                // The launcher itself is not of the run.
+                return next != id;
+            }
+            if status.ppid <= 1 {
+                return false;
+            }
+            next = status.ppid;
+        }
+        false
+    }
+
+    /// A call that changes how process `id`, a register argument, is scheduled or limited.
+    pub(super) fn adjust_process(&self, id: i32) -> Result<Answer, Errno> {
+        if id == self.tid() || self.is_of_the_run(id) {
+            return Ok(Answer::Continue);
+        }
+        self.still_waits()?;
+        Err(Errno::PERM)
+    }
+
+    /// The task's own terminal, if the object is `/dev/tty`, which means another one to the broker.
+    ///
+    /// # Errors
+    ///
+    /// `ENXIO` when the task has none.
+    pub(super) fn controlling_terminal(&self, object: &Object) -> Result<Option<Object>, Errno> {
+        if object.path != b"/dev/tty" {
+            return Ok(None);
+        }
+        let stat = rustix::fs::fstat(&object.fd)?;
+        let is_tty = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
+            && (major(stat.st_rdev), minor(stat.st_rdev)) == (5, 0);
+        if !is_tty {
+            return Ok(None);
+        }
+        let number = self.terminal_number()?;
+        // See admin-guide/devices.txt of the kernel; the number is laid out as in proc_pid_stat(5).
+        let (major, minor) = (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00);
+        let path = match major {
+            0 => return Err(Errno::NXIO),
+            136..=143 => format!("/dev/pts/{}", minor + (major - 136) * 256),
+            4 if minor < 64 => format!("/dev/tty{minor}"),
+            4 => format!("/dev/ttyS{}", minor - 64),
+            _ => return Err(Errno::NXIO),
+        };
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(&path, flags, Mode::empty())?;
+        Ok(Some(Object { fd, path: path.into_bytes() }))
+    }
+
+    /// `tty_nr` of proc_pid_stat(5).
+    fn terminal_number(&self) -> Result<u32, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let name = format!("{}/stat", self.tid());
+        let file = rustix::fs::openat(&self.broker.proc, name, flags, Mode::empty())?;
+        let mut buffer = [0; 1024];
+        let length = rustix::io::read(&file, &mut buffer)?;
+        self.still_waits()?;
+        // The second field is the command in parentheses, and may contain anything.
+        let text = String::from_utf8_lossy(&buffer[..length]);
+        let after = text.rsplit_once(')').map_or("", |(_, after)| after);
+        Ok(after.split_ascii_whitespace().nth(4).and_then(|n| n.parse().ok()).unwrap_or(0))
+    }
+}
