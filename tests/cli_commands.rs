@@ -306,7 +306,35 @@ fn a_bundle_holds_the_policy_that_its_program_has_by_then() {
         set => set.unwrap(),
     }
     let answer = place.run(&["run", "b"]);
-    assert_ne!(answer.code, 0, "{answer:?}");
+    assert_eq!(answer.code, 1, "{answer:?}");
+    assert_eq!(denials(&answer)[0]["rule"]["key"], "filesystem.denyWrite[0]");
+}
+
+/// What `spec` has tightened already is tightened again, and means the same.
+#[test]
+fn a_bundle_of_a_program_with_a_policy_runs_as_the_program_does() {
+    let place = place();
+    std::fs::copy("/bin/touch", place.path("tool")).unwrap();
+    place.write("p.json", r#"{"filesystem": {"allowWrite": ["."]}}"#);
+    let policy = br#"{"filesystem": {"allowWrite": ["sub"], "denyWrite": ["sub/held"]}}"#;
+    let flags = rustix::fs::XattrFlags::empty();
+    match rustix::fs::setxattr(place.path("tool"), "user.landstrip.policy", policy, flags) {
+        Err(rustix::io::Errno::OPNOTSUPP) => {
+            return skipped("the policy of a program", "no extended attributes here");
+        }
+        set => set.unwrap(),
+    }
+    for (target, code) in [("sub/new", 0), ("sub/held", 1), ("new", 1)] {
+        let bundle = format!("b-{}", target.replace('/', "-"));
+        std::fs::create_dir(place.path(&bundle)).unwrap();
+        let program = ["--", "./tool", target];
+        let made = place.run(&[&["spec", "-p", "p.json", "-b", &bundle], &program[..]].concat());
+        assert_eq!(made.code, 0, "{made:?}");
+        let direct = place.run(&[&["run", "-p", "p.json"], &program[..]].concat());
+        let bundled = place.run(&["run", &bundle]);
+        assert_eq!((direct.code, bundled.code), (code, code), "{target}: {direct:?} {bundled:?}");
+        assert_eq!(denials(&direct), denials(&bundled), "{target}");
+    }
 }
 
 #[test]

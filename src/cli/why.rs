@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::args::{TargetKind, WhyArgs};
 use super::error::{Error, Failure};
 use super::policy::{line, resolved};
-use super::{HostFiles, output, plan, resolve};
+use super::{HostFiles, output, resolve};
 use crate::plan::Holder;
 use crate::policy::path::Walker;
 use crate::policy::{Access, Decider, Kind, Origin, Pattern, ResolvedPolicy, Rule, Verdict, host};
@@ -170,7 +170,7 @@ struct Holders(crate::plan::Plan);
 #[cfg(target_os = "linux")]
 impl Holders {
     fn new(policy: ResolvedPolicy) -> Holders {
-        Holders(plan::planned(policy).0)
+        Holders(super::plan::planned(policy).0)
     }
 
     /// Who holds this verdict, and what else is to be known.

@@ -253,6 +253,16 @@ fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) ->
             roots.push(grant(path, write));
         }
     };
+    // Many paths share their ancestors.
+    let mut directories: HashMap<String, bool> = HashMap::new();
+    let mut is_directory = |path: &str| match directories.get(path) {
+        Some(&known) => known,
+        None => {
+            let found = view.kind(path) == Kind::Dir;
+            directories.insert(path.to_owned(), found);
+            found
+        }
+    };
     for rule in &policy.rules {
         if rule.access != Access::Write || rule.effect != Effect::Allow {
             continue;
@@ -274,7 +284,7 @@ fn roots(policy: &ResolvedPolicy, temporary: Option<&str>, view: &dyn FsView) ->
             }
             // A file is replaced by renaming another one over it, and what is missing is made.
             _ => {
-                let home = ancestors(path).find(|ancestor| view.kind(ancestor) == Kind::Dir);
+                let home = ancestors(path).find(|ancestor| is_directory(ancestor));
                 add(home.unwrap_or("/"), Writing::All);
             }
         }
