@@ -161,6 +161,7 @@ fn a_shell_stops_and_continues_the_run() {
     terminal.expect("got-again");
     terminal.write("\x1a");
     terminal.expect("Stopped");
+    terminal.expect("prompt> ");
     terminal.write("fg\n");
     terminal.expect("landstrip");
     terminal.write("\x03");
