@@ -123,7 +123,7 @@ fn races(policy: &Value, other: &str, table: &[Race]) {
         let op = op.replace("{own}", &pad("{in}/a.txt")).replace("{other}", &pad(other));
         let op = op.replace("{fresh}", &pad("{in}/fresh")).replace("{gone}", &pad(gone));
         let op = op.replace("{pipe}", &pad("/proc/self/fd/90"));
-        let [often, seldom] = ["50000", "4000"].map(|n| op.replace("{n}", n));
+        let [often, seldom] = ["50000", "2000"].map(|n| op.replace("{n}", n));
 
         let old = seen(&bed);
         let bare = bed.bare(&["pipe a b", "dup3 $a 90 0", &often]);

@@ -129,13 +129,18 @@ impl Bed {
         finish(command, &traps)
     }
 
-    /// The command of [`Bed::launch`], not started yet; its traps go to the file `traps`.
+    /// The command of [`Bed::launch`], not started yet; its traps go to the file `traps` unless an
+    /// option says where descriptor 3 leads. Options that start with `--` are landstrip's.
     pub fn sandboxed(&self, policy: &Value, options: &[&str], program: &[&str]) -> Command {
+        let options: Vec<String> = options.iter().map(|o| self.fill(o)).collect();
+        let (ours, spawn): (Vec<_>, Vec<_>) = options.iter().partition(|o| o.starts_with("--"));
         let mut command = self.command(&probe());
-        command.arg("@spawn").arg(self.fill("3>{root}/traps"));
-        command.args(options.iter().map(|o| self.fill(o)));
+        command.arg("@spawn").args(&spawn);
+        if !spawn.iter().any(|o| o.starts_with('3')) {
+            command.arg(self.fill("3>{root}/traps"));
+        }
         command.args(["--", LANDSTRIP, "run", "--trap-fd", "3", "-p"]);
-        command.arg(self.policy(policy)).arg("--");
+        command.arg(self.policy(policy)).args(&ours).arg("--");
         command.args(program.iter().map(|a| self.fill(a)));
         command
     }
