@@ -5,6 +5,7 @@
 //! one call each, so that no call can stop the others, and when calls queue up; it sends superfluous
 //! ones home; and it interrupts a worker whose target got a signal or died, as the kernel would.
 
+use super::resolve::Spot;
 use super::task::Task;
 use super::{Answer, Broker, handle};
 use crate::linux::sys::{Errno, process, seccomp};
@@ -160,27 +161,29 @@ fn serve_call(task: &Task<'_>, slot: &Slot) {
         Answer::Value(value) => seccomp::answer_value(listener, id, value),
         Answer::Error(Errno::INTR) => seccomp::answer_error(listener, id, ERESTARTSYS),
         Answer::Error(errno) => seccomp::answer_error(listener, id, errno.raw_os_error()),
-        Answer::Descriptor(fd, cloexec) => hand_over(task, &fd, cloexec),
-        Answer::Created(fd, cloexec, spot) => {
-            let given = hand_over(task, &fd, cloexec);
-            if given == Err(Errno::MFILE) {
-                // The kernel finds out before it makes the file.
-                spot.take_back(&fd);
-            }
-            given
-        }
+        Answer::Descriptor(fd, cloexec) => hand_over(task, &fd, cloexec, None),
+        Answer::Created(fd, cloexec, spot) => hand_over(task, &fd, cloexec, Some(&spot)),
     };
 }
 
-/// Puts a copy of `fd` into the target and answers with its number, or with why that failed.
-fn hand_over(task: &Task<'_>, fd: &OwnedFd, cloexec: bool) -> Result<(), Errno> {
+/// Puts a copy of `fd` into the target and answers with its number, or with why that failed. `made` is
+/// where the file was just made.
+fn hand_over(
+    task: &Task<'_>,
+    fd: &OwnedFd,
+    cloexec: bool,
+    made: Option<&Spot>,
+) -> Result<(), Errno> {
     let (listener, id) = (task.broker.listener(), task.call.id());
     // Without ADDFD_FLAG_SEND: only the plain answer wakes the target on this CPU.
     match seccomp::add_fd(listener, id, std::os::fd::AsFd::as_fd(fd), cloexec) {
         Ok(number) => seccomp::answer_value(listener, id, number),
         Err(errno) => {
-            let _ = seccomp::answer_error(listener, id, errno.raw_os_error());
-            Err(errno)
+            // The kernel finds out that there is no number left before it makes a file.
+            if let Some(spot) = made {
+                spot.take_back(fd);
+            }
+            seccomp::answer_error(listener, id, errno.raw_os_error())
         }
     }
 }
