@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// A Landlock rule is about an object, not about its name, so it says nothing about another object
 /// that takes the name: then the kernel would refuse what it is believed to hold.
-pub struct Held(HashMap<Box<[u8]>, Top>);
+pub struct Held {
+    tops: HashMap<Box<[u8]>, Top>,
+    of_use: bool,
+}
 
 /// The top of a subtree.
 struct Top {
@@ -43,12 +46,19 @@ impl Held {
             }
             Some((path.as_bytes().into(), Top { identity, gone: AtomicBool::new(false) }))
         };
-        Held(subtrees.iter().filter_map(entry).collect())
+        let tops: HashMap<_, _> = subtrees.iter().filter_map(entry).collect();
+        let of_use = tops.keys().any(|top: &Box<[u8]>| !top.starts_with(b"/dev/"));
+        Held { tops, of_use }
+    }
+
+    /// Whether there is more in it than devices.
+    pub fn is_of_use(&self) -> bool {
+        self.of_use
     }
 
     /// Whether `path`, absolute and canonical, lies in one of them.
     pub fn covers(&self, path: &[u8]) -> bool {
-        !self.0.is_empty()
+        !self.tops.is_empty()
             && (self.is_top(path)
                 || (0..path.len())
                     .rev()
@@ -57,7 +67,7 @@ impl Held {
     }
 
     fn is_top(&self, path: &[u8]) -> bool {
-        self.0.get(path).is_some_and(|top| {
+        self.tops.get(path).is_some_and(|top| {
             !top.gone.load(Ordering::Acquire)
                 && top.identity.is_none_or(|then| identity(path) == Some(then))
         })
@@ -65,7 +75,7 @@ impl Held {
 
     /// Notes that the broker takes `path` away for the target.
     pub fn forget(&self, path: &[u8]) {
-        if let Some(top) = self.0.get(path) {
+        if let Some(top) = self.tops.get(path) {
             top.gone.store(true, Ordering::Release);
         }
     }

@@ -228,6 +228,14 @@ impl Broker {
         }
     }
 
+    /// Whether there is anything worth asking [`Broker::kernel_holds`] about.
+    fn kernel_holds_any(&self, access: Access) -> bool {
+        match access {
+            Access::Read => !self.reads || self.kernel_read.is_of_use(),
+            Access::Write => self.kernel_write.is_of_use(),
+        }
+    }
+
     /// The verdict on changing a name or an attribute: the built-in devices are there to be opened,
     /// and for nothing else.
     fn decide_change(&self, path: &[u8]) -> Verdict<'_> {

@@ -169,6 +169,7 @@ impl Task<'_> {
             || !request.resolve.is_empty()
             || !request.may_continue()
             || request.path.is_empty()
+            || !request.wants().iter().all(|&access| broker.kernel_holds_any(access))
         {
             return None;
         }

@@ -155,7 +155,7 @@ impl Task<'_> {
             return Err(Errno::NOENT);
         }
         let base = Base::of(self, dirfd, path, resolve)?;
-        spot(self, &base, path, resolve)
+        spot(self, base, path, resolve)
     }
 
     /// What stands at `spot`, not followed.
@@ -179,7 +179,7 @@ impl Task<'_> {
             return Err(Errno::NOENT);
         }
         let base = if path[0] == b'/' { Base::Root(&self.broker.root) } else { Base::Spot(at) };
-        spot(self, &base, path, ResolveFlags::empty())
+        spot(self, base, path, ResolveFlags::empty())
     }
 }
 
@@ -234,7 +234,7 @@ impl<'a> Base<'a> {
 
 fn spot(
     task: &Task<'_>,
-    base: &Base<'_>,
+    base: Base<'_>,
     path: &[u8],
     resolve: ResolveFlags,
 ) -> Result<Last, Errno> {
@@ -244,11 +244,15 @@ fn spot(
     }
     let start = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let name = &path[start..end];
-    let directory = match &path[..start] {
-        b"" => &b"."[..],
-        text => text,
+    let found = match (&path[..start], base) {
+        // A name in a directory that is pinned already.
+        (b"", Base::Own(fd)) => {
+            let path = task.broker.path_of(fd.as_fd())?;
+            Object { fd, path }
+        }
+        (b"", base) => find(task, &base, b".", FIND | OFlags::DIRECTORY, resolve)?,
+        (text, base) => find(task, &base, text, FIND | OFlags::DIRECTORY, resolve)?,
     };
-    let found = find(task, base, directory, FIND | OFlags::DIRECTORY, resolve)?;
     Ok(match name {
         b"." => Last::Dot,
         b".." => Last::DotDot,
