@@ -304,7 +304,8 @@ fn descriptors(list: &mut Vec<Decision>) {
         cases.push((is(allowed), Action::Allow));
     }
     // ext4 and common flags, btrfs, xfs and freezing, file versions, f2fs, console keyboards.
-    for forbidden in [b'f', 0x94, b'X', b'v', 0xf5, b'K'] {
+    // FAT, bcachefs, ocfs2, nilfs, ceph, cifs.
+    for forbidden in [b'f', 0x94, b'X', b'v', 0xf5, b'K', b'r', 0xbc, b'o', b'n', 0x97, 0xcf] {
         cases.push((letter(forbidden), PERM));
     }
     list.push(Decision { nr: libc::SYS_ioctl, cases, otherwise: Action::Allow });
@@ -329,9 +330,27 @@ fn sockets(options: Options, list: &mut Vec<Decision>) {
             list.push(Decision { nr, cases, otherwise: Action::Allow });
         }
     }
+    if options.network {
+        // Joining a group sends a packet, on a TCP socket too.
+        const SOL_SOCKET: u32 = libc::SOL_SOCKET as u32;
+        const SOL_TCP: u32 = libc::IPPROTO_TCP as u32;
+        let mut cases = vec![
+            (Test::Is(1, u32::MAX, SOL_SOCKET), Action::Allow),
+            (Test::Is(1, u32::MAX, SOL_TCP), Action::Allow),
+        ];
+        // IPV6_ADD_MEMBERSHIP, IPV6_JOIN_ANYCAST, IP_ADD_MEMBERSHIP, IP_ADD_SOURCE_MEMBERSHIP,
+        // IP_MSFILTER, MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP, MCAST_MSFILTER.
+        for option in [20, 27, 35, 39, 41, 42, 46, 48] {
+            cases.push((Test::Is(2, u32::MAX, option), Action::Errno(libc::EACCES)));
+        }
+        list.push(Decision { nr: libc::SYS_setsockopt, cases, otherwise: Action::Allow });
+    }
     if options.unix_sockets {
         // A datagram socket sends to any address in sendmsg(2), which is never notified.
-        let cases = vec![(Test::In(1, TYPE, STREAM | SEQPACKET), Action::Allow)];
+        let cases = vec![
+            (Test::NotIn(0, u32::MAX, 1 << libc::AF_UNIX), refused),
+            (Test::In(1, TYPE, STREAM | SEQPACKET), Action::Allow),
+        ];
         list.push(Decision { nr: libc::SYS_socketpair, cases, otherwise: refused });
     }
     if options.broker && (options.network || options.unix_sockets) {

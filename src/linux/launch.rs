@@ -41,8 +41,8 @@ pub struct Job {
 }
 
 /// Capabilities that root keeps, as bits: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID,
-/// SETPCAP, NET_BIND_SERVICE. None of them reaches the kernel, a device, or another mount.
-pub const KEEP: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10;
+/// NET_BIND_SERVICE. None of them reaches the kernel, a device, or another mount.
+pub const KEEP: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10;
 
 /// Runs the job and returns the program's exit code.
 ///
@@ -58,7 +58,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
     let temporary = Temporary(make_temporary(&job.env)?);
     let support = host::support();
     let env = with_temporary(job.env, &temporary.0.path());
-    let policy = without_disks(job.policy);
+    let policy = with_other_names(without_disks(job.policy));
     let plan = plan::plan(policy, Some(&temporary.0.path()), &host::HostView, support);
     refuse_shortfalls(&plan, &job.accept)?;
 
@@ -236,6 +236,18 @@ impl Drop for Temporary {
     }
 }
 
+/// Repeats denials for the other names that mounts give to what they deny.
+fn with_other_names(mut policy: ResolvedPolicy) -> ResolvedPolicy {
+    let denies = |rule: &Rule| rule.effect == Effect::Deny && !rule.origin.is_built_in();
+    if policy.rules.iter().any(denies)
+        && let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo")
+    {
+        let aliases = plan::mounts::aliases(&policy.rules, &mounts);
+        policy.rules.extend(aliases);
+    }
+    policy
+}
+
 /// Adds that no disk may be read where anything may not be. A rule that names one re-opens it.
 fn without_disks(mut policy: ResolvedPolicy) -> ResolvedPolicy {
     if policy.restricts_reading() {
@@ -307,9 +319,9 @@ fn inherited_files(plan: &Plan) -> Vec<(plan::Grant, (u64, u64, Access))> {
         let (Ok(stat), Ok(flags)) = (rustix::fs::fstat(fd), rustix::fs::fcntl_getfl(fd)) else {
             continue;
         };
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Fifo
-            || FileType::from_raw_mode(stat.st_mode) == FileType::Socket
-        {
+        // Pipes and sockets need no right; a directory would give away what is below it.
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if matches!(kind, FileType::Fifo | FileType::Socket | FileType::Directory) {
             continue;
         }
         let Ok(path) = rustix::fs::readlink(format!("/proc/self/fd/{number}"), Vec::new()) else {

@@ -55,20 +55,26 @@ impl TemporaryDirectory {
 
     /// Removes it. What cannot be removed stays; nothing outside is ever touched.
     pub fn remove(&self) {
-        if rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR)
-            == Err(Errno::NOTEMPTY)
-        {
-            if let Ok(fd) = open_directory(self.parent.as_fd(), self.name.as_str()) {
-                empty(&fd);
-            }
-            let _ = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
+        let gone = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
+        if gone != Err(Errno::NOTEMPTY) {
+            return;
         }
+        if let Ok(fd) = open_directory(self.parent.as_fd(), self.name.as_str()) {
+            empty(&fd);
+        }
+        let _ = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
     }
 }
 
+/// Opens directory `name` for reading, never through a link, and gives its owner back the rights that the
+/// run may have taken away.
 fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(parent, name, flags, Mode::empty())
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = rustix::fs::openat(parent, name, flags | OFlags::PATH, Mode::empty())?;
+    // fchmod(2) does not work on a place; its name below /proc leads to this very directory.
+    let own = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&place));
+    let _ = rustix::fs::chmod(own, Mode::RWXU);
+    rustix::fs::openat(&place, ".", flags | OFlags::RDONLY, Mode::empty())
 }
 
 /// Deletes everything below `root`. No path is followed: each step is one name in an open directory.
@@ -97,8 +103,6 @@ fn empty(root: &OwnedFd) {
                 progress = true;
                 continue;
             }
-            // The run may have taken its own permissions away.
-            let _ = rustix::fs::chmodat(root, name, Mode::RWXU, AtFlags::empty());
             let Ok(directory) = open_directory(root.as_fd(), name) else {
                 continue;
             };
@@ -128,7 +132,8 @@ fn lift(directory: &OwnedFd, root: &OwnedFd, fresh: &mut u64) -> bool {
             progress = true;
             continue;
         }
-        let _ = rustix::fs::chmodat(directory, name, Mode::RWXU, AtFlags::empty());
+        // Moving a directory changes it: its own rights are needed too.
+        let _ = open_directory(directory.as_fd(), name);
         *fresh += 1;
         progress |=
             rustix::fs::renameat(directory, name, root, format!("landstrip-lifted-{fresh}"))
@@ -160,9 +165,18 @@ mod tests {
         let locked = Path::new(&path).join("locked");
         std::fs::create_dir(&locked).unwrap();
         std::fs::write(locked.join("f"), "x").unwrap();
+        let victim = outer.path().join("neighbour");
+        std::fs::set_permissions(&victim, std::os::unix::fs::PermissionsExt::from_mode(0o644))
+            .unwrap();
+        std::os::unix::fs::symlink(&victim, Path::new(&path).join("l")).unwrap();
         std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o0))
             .unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o500))
+            .unwrap();
         made.remove();
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&victim.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o644);
         assert!(!Path::new(&path).exists());
         assert!(outer.path().join("neighbour").exists());
     }

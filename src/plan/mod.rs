@@ -5,6 +5,7 @@
 //! [`Shortfall`], which refuses the run unless it is accepted by name.
 
 mod lines;
+pub mod mounts;
 
 use crate::policy::carve::MAX_ENTRIES;
 use crate::policy::{Access, Decider, Effect, FsView, Kind, Origin, Pattern, ResolvedPolicy, Rule};

@@ -178,6 +178,10 @@ impl Decider {
             let Pattern::Glob(glob) = &rule.pattern else {
                 return None;
             };
+            // Taking the directory away would leave its name to something else.
+            if rule.effect == Effect::Deny && glob.names_directory(from) {
+                return Some(rule);
+            }
             let same = match (reach(glob, rule, from), reach(glob, rule, to)) {
                 (Reach::Above, _) | (_, Reach::Above) => false,
                 (Reach::Matched(_), Reach::Matched(_)) => true,
@@ -190,16 +194,32 @@ impl Decider {
     /// Whether a symbolic link must not be created at `path` because the name lies on the way to a
     /// denied path, which would then mean something else: the rule that denies it.
     pub fn link_name(&self, path: &[u8]) -> Option<&Rule> {
+        self.on_the_way(path, |_| true, Glob::progresses_at)
+    }
+
+    /// The rule that needs a directory at `path`, because it denies writing something in it by name.
+    /// Nothing else may be made or written there: what reads `.git/config` also reads a *file* `.git`
+    /// that names another directory.
+    pub fn directory_name(&self, path: &[u8]) -> Option<&Rule> {
+        self.on_the_way(path, |rule| rule.access == Access::Write, Glob::names_directory)
+    }
+
+    fn on_the_way(
+        &self,
+        path: &[u8],
+        about: impl Fn(&Rule) -> bool,
+        leads: impl Fn(&Glob, &[u8]) -> bool,
+    ) -> Option<&Rule> {
         if path.first() != Some(&b'/') {
             return None; // decide() denies the name.
         }
-        let denies = |rule: &Rule| rule.effect == Effect::Deny;
+        let denies = |rule: &Rule| rule.effect == Effect::Deny && about(rule);
         if let Some(rule) = self.index.any_below(&self.rules, path, denies) {
             return Some(rule);
         }
         self.globs(path)
             .filter(|(rule, ..)| denies(rule))
-            .find(|(_, glob, _)| glob.progresses_at(path))
+            .find(|(_, glob, _)| leads(glob, path))
             .map(|(rule, ..)| rule)
     }
 }

@@ -231,6 +231,17 @@ impl Glob {
         Reach::Live(states)
     }
 
+    /// Whether the glob spells out the last name of `path` as that of a directory in which something
+    /// may match.
+    pub(crate) fn names_directory(&self, path: &[u8]) -> bool {
+        let Reach::Live(states) = self.reach(super::path::parent(path)) else { return false };
+        let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        let last = self.body.parts.len() - 1;
+        self.body.parts[..last].iter().enumerate().any(|(i, part)| {
+            states & 1 << i != 0 && matches!(part, Part::Name(text) if **text == *name)
+        })
+    }
+
     /// Whether the last name of `path` is on the way to a match: a symbolic link of that name
     /// would make the match mean something else. Names that `**` would take as well do not count.
     pub(crate) fn progresses_at(&self, path: &[u8]) -> bool {

@@ -66,12 +66,12 @@ impl Task<'_> {
                 None => rule.map(|rule| Refusal::new(Access::Write, path, &requested, Some(rule))),
             };
             if let Some(refusal) = refusal
-                && !self.broker.memory.owns_file(&rustix::fs::fstat(&object.fd)?)
+                && (refusal.rule.is_some()
+                    || !self.broker.memory.owns_file(&rustix::fs::fstat(&object.fd)?))
             {
                 return Ok(self.refuse(refusal));
             }
         }
-        self.assume_identity()?;
         Ok(change(&object).into())
     }
 
@@ -81,6 +81,7 @@ impl Task<'_> {
         if length < 0 {
             return Err(Errno::INVAL);
         }
+        self.may_act()?;
         self.change(self.subject(libc::AT_FDCWD, 0, 0)?, |object| {
             let stat = rustix::fs::fstat(&object.fd)?;
             match file_type(&stat) {

@@ -20,19 +20,33 @@ const HOME: &[u8] = b"/dev/shm";
 const LIMIT: usize = 16 * 1024;
 
 /// The objects that the run made.
-#[derive(Default)]
-pub struct Objects(Mutex<Made>);
+pub struct Objects {
+    made: Mutex<Made>,
+    tmpfs: bool,
+}
+
+/// `TMPFS_MAGIC` of linux/magic.h.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 #[derive(Default)]
 struct Made {
-    /// Files in `/dev/shm`, by device and inode. tmpfs does not use an inode number twice.
+    /// The run is over: nothing more may be made.
+    closed: bool,
+    /// Files in `/dev/shm`, by device and inode.
     files: HashMap<(u64, u64), Vec<u8>>,
     ids: HashSet<(Kind, i32)>,
 }
 
 impl Objects {
     fn made(&self) -> MutexGuard<'_, Made> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Objects of a run; files in `/dev/shm` only where that is a tmpfs, which does not use an inode
+    /// number twice.
+    pub fn new() -> Objects {
+        let tmpfs = rustix::fs::statfs(HOME).is_ok_and(|fs| fs.f_type == TMPFS_MAGIC);
+        Objects { made: Mutex::default(), tmpfs }
     }
 
     /// Whether a name may be made in `directory` although no rule of the policy allows it.
@@ -43,7 +57,7 @@ impl Objects {
 
     /// Whether `directory` is where shared memory lives.
     pub fn is_home(&self, directory: &[u8]) -> bool {
-        directory == HOME
+        self.tmpfs && directory == HOME
     }
 
     /// Whether the run made the file.
@@ -60,17 +74,25 @@ impl Objects {
     pub fn own_file(&self, file: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
         let stat = rustix::fs::fstat(file)?;
         let mut made = self.made();
-        if made.files.len() >= LIMIT {
+        if made.closed || made.files.len() >= LIMIT {
             return Err(Errno::NOSPC);
         }
         made.files.insert((stat.st_dev, stat.st_ino), name.to_vec());
         Ok(())
     }
 
+    /// Forgets a file whose last name is about to go.
+    pub fn forget_file(&self, stat: &Stat) {
+        if stat.st_nlink <= 1 {
+            self.made().files.remove(&(stat.st_dev, stat.st_ino));
+        }
+    }
+
     /// Removes what the run left behind.
     pub fn remove_all(&self) {
         let mut made = self.made();
-        for (kind, id) in made.ids.drain() {
+        made.closed = true;
+        for (kind, id) in std::mem::take(&mut made.ids) {
             ipc::remove(kind, id);
         }
         if made.files.is_empty() {
@@ -94,7 +116,8 @@ impl Objects {
             let Ok(stat) = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };
-            if made.files.remove(&(stat.st_dev, stat.st_ino)).is_some() {
+            // A file may have several names.
+            if made.files.contains_key(&(stat.st_dev, stat.st_ino)) {
                 let _ = rustix::fs::unlinkat(&directory, name, AtFlags::empty());
             }
         }
@@ -110,16 +133,20 @@ impl Task<'_> {
             _ => (Kind::Messages, 0, self.int(1)),
         };
         let key = self.int(0);
-        self.assume_identity()?;
         let objects = &self.broker.memory;
         let exclusive = flags & libc::IPC_EXCL != 0;
         if key == libc::IPC_PRIVATE || flags & libc::IPC_CREAT != 0 {
-            if objects.made().ids.len() >= LIMIT {
+            // Held until the object is noted, so that none is made once the run is over.
+            let mut made = objects.made();
+            if made.ids.len() >= LIMIT {
+                made.ids.retain(|&(kind, id)| ipc::exists(kind, id));
+            }
+            if made.closed || made.ids.len() >= LIMIT {
                 return Err(Errno::NOSPC);
             }
             match ipc::get(kind, key, size, flags | libc::IPC_EXCL) {
                 Ok(id) => {
-                    objects.made().ids.insert((kind, id));
+                    made.ids.insert((kind, id));
                     return Ok(Answer::Value(i64::from(id)));
                 }
                 Err(Errno::EXIST) if !exclusive => {}

@@ -158,7 +158,7 @@ impl Broker {
             gid: rustix::process::getegid().as_raw(),
             groups: rustix::process::getgroups()?.iter().map(|group| group.as_raw()).collect(),
             own_capabilities: config.capabilities,
-            memory: ipc::Objects::default(),
+            memory: ipc::Objects::new(),
             sockets: network::Bound::default(),
             pool: pool::Pool::default(),
             reporter: config.reporter,

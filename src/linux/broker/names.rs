@@ -46,6 +46,14 @@ impl Task<'_> {
         Refusal::of(&verdict, Access::Write, &name.path, &name.requested)
     }
 
+    /// The same for a name that will not be a directory's.
+    fn refused_file<'a>(&'a self, name: &'a Name) -> Option<Refusal<'a>> {
+        self.refused(name).or_else(|| {
+            let rule = self.broker.decider.directory_name(&name.path)?;
+            Some(guarded(name, rule, NEEDS_DIRECTORY))
+        })
+    }
+
     /// Refuses to make a name, unless it exists: the kernel says so first.
     fn deny_new(&self, name: &Name, refusal: Refusal<'_>) -> Result<Answer, Errno> {
         match name.spot.stat() {
@@ -73,8 +81,8 @@ impl Task<'_> {
     }
 
     fn assume_creator(&self) -> Result<(), Errno> {
-        self.assume_umask()?;
-        self.assume_identity()
+        self.may_act()?;
+        self.assume_umask()
     }
 
     /// mkdir(2) and mkdirat(2).
@@ -100,7 +108,7 @@ impl Task<'_> {
         device: u64,
     ) -> Result<Answer, Errno> {
         let name = self.new_name((dirfd, path))?;
-        if let Some(refusal) = self.refused(&name) {
+        if let Some(refusal) = self.refused_file(&name) {
             return self.deny_new(&name, refusal);
         }
         let kind = match mode as u32 & libc::S_IFMT {
@@ -175,7 +183,7 @@ impl Task<'_> {
                 && broker.memory.owns_file(&rustix::fs::fstat(&object.fd)?)
         };
         if !shared_memory {
-            if let Some(refusal) = self.refused(&name) {
+            if let Some(refusal) = self.refused_file(&name) {
                 return self.deny_new(&name, refusal);
             }
             if !object.is_anonymous()
@@ -189,7 +197,7 @@ impl Task<'_> {
                 return Ok(Answer::Continue);
             }
         }
-        self.assume_identity()?;
+        self.may_act()?;
         let from = super::resolve::fd_name(std::os::fd::AsFd::as_fd(&object.fd));
         let to = name.spot.name.as_slice();
         let done =
@@ -238,14 +246,15 @@ impl Task<'_> {
                 (false, true) => return Err(Errno::ISDIR),
                 _ => {}
             }
-            if !self.broker.memory.owns_file(&stat) {
+            if refusal.rule.is_some() || !self.broker.memory.owns_file(&stat) {
                 return Ok(self.refuse(refusal));
             }
+            self.broker.memory.forget_file(&stat);
         } else if self.kernel_names(&name.spot) {
             return Ok(Answer::Continue);
         }
+        self.may_act()?;
         self.forget(&name);
-        self.assume_identity()?;
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         Ok(rustix::fs::unlinkat(&name.spot.dir, name.spot.name.as_slice(), flags).into())
     }
@@ -281,7 +290,10 @@ impl Task<'_> {
         let shared_memory = self.broker.memory.owns_file(&moved)
             && from.spot.dir_path == to.spot.dir_path
             && replaced.is_none_or(|stat| self.broker.memory.owns_file(&stat))
-            && self.broker.memory.is_home(&from.spot.dir_path);
+            && self.broker.memory.is_home(&from.spot.dir_path)
+            && [&from, &to]
+                .iter()
+                .all(|name| self.refused(name).is_none_or(|refusal| refusal.rule.is_none()));
         if !shared_memory {
             if let Some(answer) = self.refuse_move(&from, &to, file_type(&moved))? {
                 return Ok(answer);
@@ -296,9 +308,9 @@ impl Task<'_> {
                 return Ok(Answer::Continue);
             }
         }
+        self.may_act()?;
         self.forget(&from);
         self.forget(&to);
-        self.assume_identity()?;
         Ok(rustix::fs::renameat_with(
             &from.spot.dir,
             from.spot.name.as_slice(),
@@ -342,11 +354,14 @@ impl Task<'_> {
             FileType::Symlink => decider
                 .link_name(&to.path)
                 .map(|rule| (rule, "a link here would stand for what the rule denies")),
-            _ => None,
+            _ => decider.directory_name(&to.path).map(|rule| (rule, NEEDS_DIRECTORY)),
         };
         Ok(guard.map(|(rule, message)| self.refuse(guarded(from, rule, message))))
     }
 }
+
+/// Why something other than a directory is refused.
+pub const NEEDS_DIRECTORY: &str = "the rule is about what a directory of this name holds";
 
 /// The refusal of an operation on a name that a rule further down depends on.
 fn guarded<'a>(name: &'a Name, rule: &'a Rule, message: &str) -> Refusal<'a> {

@@ -162,6 +162,9 @@ impl Task<'_> {
             let grant = Some(Grant::switch("allowNetwork"));
             return Ok(self.refuse_network(Operation::Connect, describe(&address), grant, None));
         }
+        if internet {
+            self.may_act()?;
+        }
         Ok(socket::connect(&copy, &address).into())
     }
 
@@ -187,7 +190,6 @@ impl Task<'_> {
                     let target = String::from_utf8_lossy(&object.path).into_owned();
                     return Ok(self.refuse_network(Operation::Connect, target, grant, None));
                 }
-                self.assume_identity()?;
                 let pinned = format!("/proc/self/fd/{}", fd_name(object.fd.as_fd()));
                 Ok(socket::connect(copy, &to_unix(pinned.as_bytes())).into())
             }
@@ -209,7 +211,9 @@ impl Task<'_> {
             let grant = Some(Grant::switch("allowNetwork"));
             return Ok(self.refuse_network(Operation::Bind, describe(&address), grant, None));
         }
-        self.assume_identity()?;
+        if internet {
+            self.may_act()?;
+        }
         Ok(socket::bind(&copy, &address).into())
     }
 
@@ -239,15 +243,19 @@ impl Task<'_> {
                 };
                 let full = spot.path();
                 let verdict = broker.decide_change(&full);
-                if let Some(mut refusal) = Refusal::of(&verdict, Access::Write, &full, path) {
+                let refusal = Refusal::of(&verdict, Access::Write, &full, path).or_else(|| {
+                    let rule = broker.decider.directory_name(&full)?;
+                    Some(Refusal::new(Access::Write, &full, path, Some(rule)))
+                });
+                if let Some(mut refusal) = refusal {
                     if spot.stat().is_ok() {
                         return Err(Errno::ADDRINUSE);
                     }
                     refusal.message = Some("binding makes a socket file there".to_owned());
                     return Ok(self.refuse(refusal));
                 }
+                self.may_act()?;
                 self.assume_umask()?;
-                self.assume_identity()?;
                 // The directory is pinned; its own path would be looked up again, and may be too
                 // long. Each worker has a working directory of its own.
                 rustix::process::fchdir(&spot.dir)?;

@@ -1,5 +1,6 @@
 //! The open family, and execve(2).
 
+use super::names::NEEDS_DIRECTORY;
 use super::report::Refusal;
 use super::resolve::{Last, Object, Spot, file_type, normalize};
 use super::task::Task;
@@ -58,7 +59,8 @@ impl Request {
     /// would see other flags than we do, or where they cut a file without a right that Landlock sees:
     /// the path is in memory, and may name anything by then.
     fn may_continue(&self) -> bool {
-        self.in_registers && !self.hides_truncation()
+        let mode = self.flags.bits() & libc::O_ACCMODE as u32;
+        self.in_registers && !self.hides_truncation() && mode != libc::O_ACCMODE as u32
     }
 
     fn cloexec(&self) -> bool {
@@ -87,6 +89,10 @@ impl Task<'_> {
 
     /// openat2(2), whose flags are in memory: `struct open_how { u64 flags, mode, resolve; }`.
     pub(super) fn openat2(&self) -> Result<Answer, Errno> {
+        if self.nested.get() {
+            // Never continued, since its flags are in memory. Callers go back to openat(2).
+            return Err(Errno::NOSYS);
+        }
         const SIZE: u64 = 24;
         let (address, size) = (self.call.arg(2), self.call.arg(3));
         if size < SIZE {
@@ -226,6 +232,14 @@ impl Task<'_> {
         if held && request.may_continue() {
             return Ok(Answer::Continue);
         }
+        if request.writes()
+            && let Some(rule) = broker.decider.directory_name(path)
+            && file_type(&rustix::fs::fstat(&object.fd)?) == FileType::RegularFile
+        {
+            let mut refusal = Refusal::new(Access::Write, path, &request.path, Some(rule));
+            refusal.message = Some(NEEDS_DIRECTORY.to_owned());
+            return self.deny_open(request, &object, Access::Write, refusal);
+        }
         self.reopened(request, &object)
     }
 
@@ -240,7 +254,10 @@ impl Task<'_> {
         if self.shows_another_process(object)? {
             return Err(Errno::ACCESS);
         }
-        self.assume_identity()?;
+        self.may_act()?;
+        let stat = rustix::fs::fstat(&object.fd)?;
+        let waits = file_type(&stat) == FileType::Fifo && !request.flags.contains(OFlags::NONBLOCK);
+        let _place = if waits { Some(self.broker.pool.place_to_wait()?) } else { None };
         let fd = self.broker.reopen(object.fd.as_fd(), request.flags)?;
         Ok(Answer::Descriptor(fd, request.cloexec()))
     }
@@ -283,8 +300,9 @@ impl Task<'_> {
                 _ => {}
             }
         }
-        if access == Access::Write && self.broker.memory.owns_file(&stat) {
-            self.assume_identity()?;
+        if access == Access::Write && refusal.rule.is_none() && self.broker.memory.owns_file(&stat)
+        {
+            self.may_act()?;
             let fd = self.broker.reopen(object.fd.as_fd(), request.flags)?;
             return Ok(Answer::Descriptor(fd, request.cloexec()));
         }
@@ -305,8 +323,8 @@ impl Task<'_> {
         if self.broker.kernel_holds(Access::Write, &object.path) && request.in_registers {
             return Ok(Answer::Continue);
         }
+        self.may_act()?;
         self.assume_umask()?;
-        self.assume_identity()?;
         let flags = (request.flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&object.fd, ".", flags, Mode::from_raw_mode(request.mode))?;
         Ok(Answer::Descriptor(fd, request.cloexec()))
@@ -388,6 +406,13 @@ impl Task<'_> {
             let verdict = broker.decide(Access::Read, &path);
             refusal = Refusal::of(&verdict, Access::Read, &path, &request.path);
         }
+        if refusal.is_none()
+            && let Some(rule) = broker.decider.directory_name(&path)
+        {
+            let mut needs = Refusal::new(Access::Write, &path, &request.path, Some(rule));
+            needs.message = Some(NEEDS_DIRECTORY.to_owned());
+            refusal = Some(needs);
+        }
         if let Some(mut refusal) = refusal {
             refusal.flags = errno::open_flags(request.flags.bits());
             return Ok(Ok(self.refuse(refusal)));
@@ -399,8 +424,8 @@ impl Task<'_> {
         {
             return Ok(Ok(Answer::Continue));
         }
+        self.may_act()?;
         self.assume_umask()?;
-        self.assume_identity()?;
         let flags = request.flags
             | OFlags::CREATE
             // Never follows a link either, and unlike O_NOFOLLOW leaves no trace in F_GETFL.
@@ -433,12 +458,13 @@ impl Task<'_> {
         };
         self.still_waits()?;
         for _ in 0..=INTERPRETERS {
-            let verdict = self.broker.decide(Access::Read, &object.path);
-            let refusal = match Refusal::of(&verdict, Access::Read, &object.path, &text) {
+            let path = object.named()?;
+            let verdict = self.broker.decide(Access::Read, path);
+            let refusal = match Refusal::of(&verdict, Access::Read, path, &text) {
                 Some(refusal) => Some(refusal),
                 None => self
                     .linked(&object, Access::Read)?
-                    .map(|rule| Refusal::new(Access::Read, &object.path, &text, Some(rule))),
+                    .map(|rule| Refusal::new(Access::Read, path, &text, Some(rule))),
             };
             if let Some(mut refusal) = refusal
                 && !object.is_anonymous()

@@ -10,6 +10,7 @@ use super::task::Task;
 use super::{Answer, Broker, handle};
 use crate::linux::sys::{Errno, process, seccomp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,6 +34,8 @@ const ERESTARTSYS: i32 = 512;
 #[derive(Default)]
 pub struct Pool {
     slots: Mutex<Vec<Arc<Slot>>>,
+    /// Workers that wait for the other end of a FIFO.
+    waiting: AtomicU64,
     /// Calls received, ever.
     calls: AtomicU64,
     /// Whether the manager looks.
@@ -57,7 +60,29 @@ struct Slot {
     dismissed: AtomicBool,
 }
 
+/// Leave for one worker to wait for as long as the other end of a FIFO takes.
+pub struct Waiting<'a>(&'a AtomicU64);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Pool {
+    /// Gives leave to wait, unless too few workers would be left for everybody else.
+    ///
+    /// # Errors
+    ///
+    /// `ENFILE`.
+    pub fn place_to_wait(&self) -> Result<Waiting<'_>, Errno> {
+        let place = Waiting(&self.waiting);
+        if self.waiting.fetch_add(1, Ordering::AcqRel) >= MOST as u64 / 4 * 3 {
+            return Err(Errno::NFILE);
+        }
+        Ok(place)
+    }
+
     fn slots(&self) -> MutexGuard<'_, Vec<Arc<Slot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,7 +153,7 @@ fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
         if !broker.pool.watching.load(Ordering::Acquire) {
             watch(broker);
         }
-        serve_call(&Task { broker, call }, slot);
+        serve_call(&Task { broker, call, nested: Cell::new(false) }, slot);
         slot.phase.fetch_add(1, Ordering::AcqRel);
     }
     broker.pool.slots().retain(|other| !Arc::ptr_eq(other, slot));
@@ -195,53 +220,11 @@ impl Task<'_> {
             return Answer::Error(errno);
         }
         match self.is_nested() {
-            Ok(false) => handle(self),
-            Ok(true) => self.handle_nested(),
-            Err(errno) => Answer::Error(errno),
+            Ok(nested) => self.nested.set(nested),
+            Err(errno) => return Answer::Error(errno),
         }
+        handle(self)
     }
-
-    /// A call from a task in a Landlock domain of its own: what Landlock covers, the kernel decides
-    /// by both domains; what it does not cover falls under this run's policy alone.
-    fn handle_nested(&self) -> Answer {
-        use libc as c;
-        match self.call.nr() {
-            c::SYS_truncate => Answer::Error(Errno::ACCESS),
-            // Its flags are in memory, where they may come to cut a file. Callers go back to openat.
-            c::SYS_openat2 => Answer::Error(Errno::NOSYS),
-            // Works for some users only, and not by Landlock's leave.
-            c::SYS_linkat if self.int(4) & c::AT_EMPTY_PATH != 0 => Answer::Error(Errno::ACCESS),
-            c::SYS_openat if hides_writing(self.int(2)) => Answer::Error(Errno::ACCESS),
-            #[cfg(target_arch = "x86_64")]
-            c::SYS_open if hides_writing(self.int(1)) => Answer::Error(Errno::ACCESS),
-            c::SYS_openat
-            | c::SYS_mkdirat
-            | c::SYS_mknodat
-            | c::SYS_unlinkat
-            | c::SYS_renameat2
-            | c::SYS_linkat
-            | c::SYS_symlinkat => Answer::Continue,
-            #[cfg(target_arch = "x86_64")]
-            c::SYS_open
-            | c::SYS_creat
-            | c::SYS_mkdir
-            | c::SYS_mknod
-            | c::SYS_unlink
-            | c::SYS_rmdir
-            | c::SYS_rename
-            | c::SYS_renameat
-            | c::SYS_link
-            | c::SYS_symlink => Answer::Continue,
-            _ => handle(self),
-        }
-    }
-}
-
-/// Opens that Landlock takes for harmless: mode 3 grants neither reading nor writing, and `O_TRUNC`
-/// without writing cuts a file all the same.
-fn hides_writing(flags: i32) -> bool {
-    let mode = flags & libc::O_ACCMODE;
-    mode == libc::O_ACCMODE || (flags & libc::O_TRUNC != 0 && mode == libc::O_RDONLY)
 }
 
 /// Wakes the manager, or starts it.

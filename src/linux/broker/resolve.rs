@@ -283,7 +283,8 @@ fn find(
         Ok(fd) => {
             let path = if path == b"." {
                 base.path(broker)?
-            } else if resolve.intersects(SCOPED) {
+            } else if resolve.intersects(SCOPED) || goes_up(path) {
+                // `..` leads to where the directory is by then, not to where the text says.
                 broker.path_of(fd.as_fd())?
             } else if path[0] == b'/' {
                 normalize(b"/", path)
@@ -314,6 +315,10 @@ fn find(
         }
         Err(errno) => Err(errno),
     }
+}
+
+fn goes_up(path: &[u8]) -> bool {
+    path.split(|&byte| byte == b'/').any(|component| component == b"..")
 }
 
 /// Folds `.`, `..` and repeated slashes of `path` below `base`; right only where no link was met.

@@ -12,6 +12,8 @@ pub struct Task<'a> {
     pub broker: &'a Broker,
     /// The notification.
     pub call: Notification,
+    /// The task may be in a Landlock domain that we do not know.
+    pub nested: Cell<bool>,
 }
 
 /// What `/proc/TID/status` says of a task, see proc_pid_status(5).
@@ -199,6 +201,16 @@ impl Task<'_> {
         process::set_fs_identity(status.uid, status.gid, Some(&status.groups))?;
         let keep = self.broker.own_capabilities;
         process::set_capabilities(status.capabilities & keep | keep & ALWAYS, keep)
+    }
+
+    /// Checks that the broker may do for the task what Landlock covers. A task in a domain of its own
+    /// is held by that, too: then only the kernel may act, where this run's domain lets it.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES`.
+    pub fn may_act(&self) -> Result<(), Errno> {
+        if self.nested.get() { Err(Errno::ACCESS) } else { Ok(()) }
     }
 
     /// Undoes [`Task::assume_identity`].
