@@ -305,3 +305,19 @@ fn devices_do_not_show_hidden_files() {
     ];
     attacks(&Stage { words: &words, ..stage(policy()) }, &table);
 }
+
+/// A program that took a seccomp filter and a Landlock domain of its own is held all the same.
+#[test]
+fn a_program_that_confines_itself_reads_no_more() {
+    let nested = |attack: &Attack| {
+        let prepare = [attack.prepare, &["nest"]].concat();
+        let error = match attack.error {
+            "EACCES" => "EACCES|EPERM|ENOSYS|EXDEV",
+            other => other,
+        };
+        Attack { prepare: Box::leak(prepare.into_boxed_slice()), ..*attack }.error(error)
+    };
+    let aside = ["by handle", "link by descriptor"];
+    let both = READS.iter().chain(NAMES).filter(|a| !aside.contains(&a.name));
+    attacks(&stage(policy()), &both.map(nested).collect::<Vec<_>>());
+}

@@ -191,7 +191,7 @@ pub const SCRIPTS: &[Script] = &[
     ]),
     script("shells", &["put {in}/f text"], &[
         "bash cat <(echo hi) <(echo there)", "bash echo x > >(cat > {in}/sub); wait $!; cat {in}/sub", "bash cat <<< here", "sh cat <<E\nin E", "sh echo hi | cat /dev/stdin", "sh echo out > /dev/stdout", "sh (echo err > /dev/stderr) 2>&1", "sh exec 3> {in}/three; echo x > /dev/fd/3; echo y >&3; cat {in}/three",
-        "bash exec {n}<>{in}/f; echo x >&$n; cat {in}/f", "sh echo a | tee {in}/t1 {in}/t2 | cat; cat {in}/t1 {in}/t2", "sh set -C; echo x > {in}/f; echo $?", "sh cp -a {in}/f {in}/copy; mv {in}/copy {in}/moved; rm {in}/moved; ls {in}", "sh d=$(mktemp -d {in}/tmp.XXXXXX); touch $d/x; ls $d; rm -r $d", "sh tar cf {in}/a.tar f t1; mkdir x; tar xf a.tar -C x; ls x",
+        "bash exec {n}<>{in}/f; echo x >&$n; cat {in}/f", "sh echo a | tee {in}/t1 {in}/t2 | cat; cat {in}/t1 {in}/t2", "sh set -C; echo x > {in}/f; echo $?", "sh cp -a {in}/f {in}/copy; mv {in}/copy {in}/moved; rm {in}/moved; ls {in}", "sh d=$(mktemp -d {in}/tmp.XXXXXX); touch $d/x; ls $d; rm -r $d", "sh tar cf {in}/a.tar f t1; mkdir x; tar xf a.tar -C x; rm a.tar; ls x",
         "sh seq 3 | xargs -n1 -P3 touch; ls ? | wc -l", "sh find . -name 't?' -newermt @0 | sort", "sh sed -i s/x/y/ {in}/f; cat {in}/f; ls", "bash coproc C { cat; }; echo co >&${C[1]}; read l <&${C[0]}; echo $l", "sh dd if=/dev/zero of={in}/z bs=1k count=3 2>/dev/null; wc -c < z",
     ]).needs(&["cmd:bash"]),
     script("many threads", &[], &[
