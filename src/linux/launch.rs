@@ -80,6 +80,8 @@ pub fn run(job: Job) -> Result<u8, Error> {
     } else {
         None
     };
+    let shell = [OsString::from("/bin/sh"), path.clone()];
+    let shell: Vec<_> = shell.iter().chain(job.args.iter().skip(1)).cloned().collect();
     let (reader, writer) = pipe()?;
     let start = Start {
         outer: ruleset(&plan.outer)?,
@@ -94,6 +96,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
         }),
         path: c_string(path.as_bytes())?,
         argv: CStrings::new(c_strings(&job.args)?),
+        shell: CStrings::new(c_strings(&shell)?),
         envp: CStrings::new(c_strings(&env)?),
         cwd: c_string(plan.policy.cwd.as_bytes())?,
         inherit: job.inherit,
@@ -137,6 +140,7 @@ struct Start {
     filter: Vec<sys::seccomp::Instruction>,
     path: CString,
     argv: CStrings,
+    shell: CStrings,
     envp: CStrings,
     cwd: CString,
     inherit: Vec<i32>,
@@ -207,6 +211,7 @@ impl Start {
         process::spawn(&Launch {
             path: &self.path,
             argv: &self.argv,
+            shell: &self.shell,
             envp: &self.envp,
             cwd: &self.cwd,
             inherit: &self.inherit,

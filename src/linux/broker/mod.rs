@@ -42,6 +42,8 @@ enum Answer {
     Error(Errno),
     /// It returns this descriptor, close-on-exec or not.
     Descriptor(OwnedFd, bool),
+    /// The same, and it was made there just now.
+    Created(OwnedFd, bool, resolve::Spot),
 }
 
 impl From<Result<Answer, Errno>> for Answer {

@@ -27,6 +27,8 @@ const TMPFILE: OFlags = OFlags::TMPFILE.difference(OFlags::DIRECTORY);
 const SETID: u32 = 0o6000;
 /// Most bytes of a structure that the kernel takes, see copy_struct_from_user in linux/uaccess.h.
 const PAGE: usize = 4096;
+/// Most scripts that are each other's interpreter, as in the kernel's exec_binprm.
+const INTERPRETERS: usize = 5;
 /// Most symbolic links that a creation follows.
 const MAX_LINKS: usize = 40;
 
@@ -42,9 +44,10 @@ impl Request {
         }
     }
 
-    /// Landlock sees no writing in `O_RDONLY | O_TRUNC`, which cuts the file all the same.
+    /// Landlock sees no writing in `O_TRUNC` with mode `O_RDONLY` or 3, which cuts the file all the same.
     fn hides_truncation(&self) -> bool {
-        self.flags.contains(OFlags::TRUNC) && self.flags.bits() & libc::O_ACCMODE as u32 == 0
+        let mode = (self.flags.bits() & libc::O_ACCMODE as u32) as i32;
+        self.flags.contains(OFlags::TRUNC) && mode != libc::O_WRONLY && mode != libc::O_RDWR
     }
 
     fn writes(&self) -> bool {
@@ -323,10 +326,10 @@ impl Task<'_> {
             }
             let stat = match spot.stat() {
                 Ok(stat) => stat,
-                Err(Errno::NOENT) => match self.create_at(request, &spot)? {
-                    Some(answer) => return Ok(answer),
+                Err(Errno::NOENT) => match self.create_at(request, spot)? {
+                    Ok(answer) => return Ok(answer),
                     // Somebody else made it meanwhile.
-                    None => {
+                    Err(spot) => {
                         at = Last::Spot(spot);
                         continue;
                     }
@@ -370,8 +373,8 @@ impl Task<'_> {
         Err(Errno::LOOP)
     }
 
-    /// Makes a new file at `spot`; `None` when one appeared there meanwhile.
-    fn create_at(&self, request: &Request, spot: &Spot) -> Result<Option<Answer>, Errno> {
+    /// Makes a new file at `spot`; gives `spot` back when one appeared there meanwhile.
+    fn create_at(&self, request: &Request, spot: Spot) -> Result<Result<Answer, Spot>, Errno> {
         let broker = self.broker;
         let path = spot.path();
         let verdict = broker.decide_change(&path);
@@ -386,14 +389,14 @@ impl Task<'_> {
         }
         if let Some(mut refusal) = refusal {
             refusal.flags = errno::open_flags(request.flags.bits());
-            return Ok(Some(self.refuse(refusal)));
+            return Ok(Ok(self.refuse(refusal)));
         }
         let reads = request.wants().contains(&Access::Read);
         if request.may_continue()
             && broker.kernel_holds(Access::Write, &spot.dir_path)
             && (!reads || broker.kernel_holds(Access::Read, &path))
         {
-            return Ok(Some(Answer::Continue));
+            return Ok(Ok(Answer::Continue));
         }
         self.assume_umask()?;
         self.assume_identity()?;
@@ -407,16 +410,12 @@ impl Task<'_> {
         match rustix::fs::openat(&spot.dir, spot.bare_name(), flags, mode) {
             Ok(fd) => {
                 if shared_memory && let Err(errno) = broker.memory.own_file(&fd, spot.bare_name()) {
-                    let _ = rustix::fs::unlinkat(
-                        &spot.dir,
-                        spot.bare_name(),
-                        rustix::fs::AtFlags::empty(),
-                    );
+                    spot.take_back(&fd);
                     return Err(errno);
                 }
-                Ok(Some(Answer::Descriptor(fd, request.cloexec())))
+                Ok(Ok(Answer::Created(fd, request.cloexec(), spot)))
             }
-            Err(Errno::EXIST) if !request.flags.contains(OFlags::EXCL) => Ok(None),
+            Err(Errno::EXIST) if !request.flags.contains(OFlags::EXCL) => Ok(Err(spot)),
             Err(errno) => Err(errno),
         }
     }
@@ -424,28 +423,44 @@ impl Task<'_> {
     /// execve(2) and execveat(2), where reads are restricted. Landlock holds the decision where the
     /// carve is exact; see SECURITY.md for the rest.
     pub(super) fn execute(&self, dirfd: i32, path: usize, flags: i32) -> Result<Answer, Errno> {
-        let text = self.path(path)?;
-        let object = if text.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
+        let mut text = self.path(path)?;
+        let mut object = if text.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
             self.object_of(dirfd)?
         } else {
             let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
             self.object(dirfd, &text, follow, ResolveFlags::empty())?
         };
         self.still_waits()?;
-        let verdict = self.broker.decide(Access::Read, &object.path);
-        let refusal = match Refusal::of(&verdict, Access::Read, &object.path, &text) {
-            Some(refusal) => Some(refusal),
-            None => self
-                .linked(&object, Access::Read)?
-                .map(|rule| Refusal::new(Access::Read, &object.path, &text, Some(rule))),
-        };
-        if let Some(mut refusal) = refusal
-            && object.path.starts_with(b"/")
-        {
-            refusal.operation = Operation::Execute;
-            return Ok(self.refuse(refusal));
+        for _ in 0..=INTERPRETERS {
+            let verdict = self.broker.decide(Access::Read, &object.path);
+            let refusal = match Refusal::of(&verdict, Access::Read, &object.path, &text) {
+                Some(refusal) => Some(refusal),
+                None => self
+                    .linked(&object, Access::Read)?
+                    .map(|rule| Refusal::new(Access::Read, &object.path, &text, Some(rule))),
+            };
+            if let Some(mut refusal) = refusal
+                && !object.is_anonymous()
+            {
+                refusal.operation = Operation::Execute;
+                return Ok(self.refuse(refusal));
+            }
+            let Some(next) = self.interpreter(&object) else { break };
+            text = next;
+            object = self.object(libc::AT_FDCWD, &text, true, ResolveFlags::empty())?;
         }
         Ok(Answer::Continue)
+    }
+
+    /// The interpreter that the script `object` names in its first line, see execve(2).
+    fn interpreter(&self, object: &Object) -> Option<Vec<u8>> {
+        // As many bytes as the kernel looks at, BINPRM_BUF_SIZE.
+        let mut start = [0; 256];
+        let file = self.broker.reopen(object.fd.as_fd(), OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
+        let length = rustix::io::pread(&file, &mut start, 0).ok()?;
+        let line = start[..length].strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
+        let mut words = line.split(|byte| b" \t\0".contains(byte)).filter(|word| !word.is_empty());
+        words.next().map(<[u8]>::to_vec)
     }
 
     /// Refuses a mode with set-user-ID or set-group-ID bits: a file of such a mode gives the run's

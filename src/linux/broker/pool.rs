@@ -5,6 +5,7 @@
 //! one call each, so that no call can stop the others, and when calls queue up; it sends superfluous
 //! ones home; and it interrupts a worker whose target got a signal or died, as the kernel would.
 
+use super::resolve::Spot;
 use super::task::Task;
 use super::{Answer, Broker, handle};
 use crate::linux::sys::{Errno, process, seccomp};
@@ -160,14 +161,31 @@ fn serve_call(task: &Task<'_>, slot: &Slot) {
         Answer::Value(value) => seccomp::answer_value(listener, id, value),
         Answer::Error(Errno::INTR) => seccomp::answer_error(listener, id, ERESTARTSYS),
         Answer::Error(errno) => seccomp::answer_error(listener, id, errno.raw_os_error()),
-        Answer::Descriptor(fd, cloexec) => {
-            // Without ADDFD_FLAG_SEND: only the plain answer wakes the target on this CPU.
-            match seccomp::add_fd(listener, id, std::os::fd::AsFd::as_fd(&fd), cloexec) {
-                Ok(number) => seccomp::answer_value(listener, id, number),
-                Err(errno) => seccomp::answer_error(listener, id, errno.raw_os_error()),
-            }
-        }
+        Answer::Descriptor(fd, cloexec) => hand_over(task, &fd, cloexec, None),
+        Answer::Created(fd, cloexec, spot) => hand_over(task, &fd, cloexec, Some(&spot)),
     };
+}
+
+/// Puts a copy of `fd` into the target and answers with its number, or with why that failed. `made` is
+/// where the file was just made.
+fn hand_over(
+    task: &Task<'_>,
+    fd: &OwnedFd,
+    cloexec: bool,
+    made: Option<&Spot>,
+) -> Result<(), Errno> {
+    let (listener, id) = (task.broker.listener(), task.call.id());
+    // Without ADDFD_FLAG_SEND: only the plain answer wakes the target on this CPU.
+    match seccomp::add_fd(listener, id, std::os::fd::AsFd::as_fd(fd), cloexec) {
+        Ok(number) => seccomp::answer_value(listener, id, number),
+        Err(errno) => {
+            // The kernel finds out that there is no number left before it makes a file.
+            if let Some(spot) = made {
+                spot.take_back(fd);
+            }
+            seccomp::answer_error(listener, id, errno.raw_os_error())
+        }
+    }
 }
 
 impl Task<'_> {
@@ -191,9 +209,11 @@ impl Task<'_> {
             c::SYS_truncate => Answer::Error(Errno::ACCESS),
             // Its flags are in memory, where they may come to cut a file. Callers go back to openat.
             c::SYS_openat2 => Answer::Error(Errno::NOSYS),
-            c::SYS_openat if hides_truncation(self.int(2)) => Answer::Error(Errno::ACCESS),
+            // Works for some users only, and not by Landlock's leave.
+            c::SYS_linkat if self.int(4) & c::AT_EMPTY_PATH != 0 => Answer::Error(Errno::ACCESS),
+            c::SYS_openat if hides_writing(self.int(2)) => Answer::Error(Errno::ACCESS),
             #[cfg(target_arch = "x86_64")]
-            c::SYS_open if hides_truncation(self.int(1)) => Answer::Error(Errno::ACCESS),
+            c::SYS_open if hides_writing(self.int(1)) => Answer::Error(Errno::ACCESS),
             c::SYS_openat
             | c::SYS_mkdirat
             | c::SYS_mknodat
@@ -217,9 +237,11 @@ impl Task<'_> {
     }
 }
 
-/// `O_RDONLY | O_TRUNC` cuts a file without a right that Landlock sees here.
-fn hides_truncation(flags: i32) -> bool {
-    flags & libc::O_TRUNC != 0 && flags & libc::O_ACCMODE == libc::O_RDONLY
+/// Opens that Landlock takes for harmless: mode 3 grants neither reading nor writing, and `O_TRUNC`
+/// without writing cuts a file all the same.
+fn hides_writing(flags: i32) -> bool {
+    let mode = flags & libc::O_ACCMODE;
+    mode == libc::O_ACCMODE || (flags & libc::O_TRUNC != 0 && mode == libc::O_RDONLY)
 }
 
 /// Wakes the manager, or starts it.

@@ -71,6 +71,17 @@ impl Spot {
         self.name.strip_suffix(b"/").unwrap_or(&self.name)
     }
 
+    /// Removes the name again, if it still is that of `file`.
+    pub fn take_back(&self, file: &OwnedFd) {
+        let same =
+            |made: &Stat, here: &Stat| (made.st_dev, made.st_ino) == (here.st_dev, here.st_ino);
+        if let (Ok(made), Ok(here)) = (rustix::fs::fstat(file), self.stat())
+            && same(&made, &here)
+        {
+            let _ = rustix::fs::unlinkat(&self.dir, self.bare_name(), AtFlags::empty());
+        }
+    }
+
     /// What stands at the name now, not followed.
     ///
     /// # Errors

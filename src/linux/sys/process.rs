@@ -11,6 +11,8 @@ pub struct Launch<'a> {
     pub path: &'a CStr,
     /// Its arguments, the first included.
     pub argv: &'a CStrings,
+    /// The arguments of a shell that runs it, for a file that is no program: execvp(3) does that.
+    pub shell: &'a CStrings,
     /// Its environment.
     pub envp: &'a CStrings,
     /// Its working directory.
@@ -256,6 +258,13 @@ fn become_target(launch: &Launch<'_>, parent: i32, listener: &mut Option<RawFd>)
             launch.argv.pointers.as_ptr(),
             launch.envp.pointers.as_ptr(),
         );
+        if last_errno() == Errno::NOEXEC {
+            libc::execve(
+                c"/bin/sh".as_ptr(),
+                launch.shell.pointers.as_ptr(),
+                launch.envp.pointers.as_ptr(),
+            );
+        }
     }
     (Step::Exec, last_errno())
 }
@@ -611,4 +620,24 @@ pub fn fill_stdio() {
             }
         }
     }
+}
+
+/// The soft limit on the size of files that process `pid` writes, in bytes; `u64::MAX` is none.
+///
+/// # Errors
+///
+/// As prlimit(2).
+pub fn file_size_limit(pid: i32) -> Result<u64, Errno> {
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: no new limit is set, and `limit` is writable.
+    check(i64::from(unsafe {
+        libc::prlimit64(pid, libc::RLIMIT_FSIZE, std::ptr::null(), &raw mut limit)
+    }))?;
+    Ok(limit.rlim_cur)
+}
+
+/// Sends `signal` to thread `tid` of a target.
+pub fn signal_thread(tid: i32, signal: c_int) {
+    // SAFETY: by value; the target waits for our answer, so the number is its own.
+    unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
 }
