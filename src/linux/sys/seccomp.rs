@@ -96,28 +96,29 @@ pub fn receive(listener: BorrowedFd<'_>) -> Result<Notification, Errno> {
     Ok(Notification(raw))
 }
 
-/// Whether the target still waits in notification `id`.
-pub fn id_valid(listener: BorrowedFd<'_>, id: u64) -> bool {
-    // SAFETY: the kernel reads one u64.
-    unsafe {
-        libc::ioctl(
-            listener.as_raw_fd(),
-            libc::SECCOMP_IOCTL_NOTIF_ID_VALID as libc::Ioctl,
-            &raw const id,
-        ) == 0
+/// Does an ioctl on the listener again when a signal cut it short: all of them wait for the filter's
+/// lock, and one for the target, and none has done anything by then.
+fn uninterrupted(mut call: impl FnMut() -> libc::c_int) -> Result<usize, Errno> {
+    loop {
+        match check(i64::from(call())) {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
     }
 }
 
+/// Whether the target still waits in notification `id`.
+pub fn id_valid(listener: BorrowedFd<'_>, id: u64) -> bool {
+    let request = libc::SECCOMP_IOCTL_NOTIF_ID_VALID as libc::Ioctl;
+    // SAFETY: the kernel reads one u64.
+    uninterrupted(|| unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const id) }).is_ok()
+}
+
 fn send(listener: BorrowedFd<'_>, mut response: libc::seccomp_notif_resp) -> Result<(), Errno> {
+    let request = libc::SECCOMP_IOCTL_NOTIF_SEND as libc::Ioctl;
     // SAFETY: `response` is a `seccomp_notif_resp`.
-    check(i64::from(unsafe {
-        libc::ioctl(
-            listener.as_raw_fd(),
-            libc::SECCOMP_IOCTL_NOTIF_SEND as libc::Ioctl,
-            &raw mut response,
-        )
-    }))
-    .map(|_| ())
+    uninterrupted(|| unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw mut response) })
+        .map(|_| ())
 }
 
 /// Answers with the return value `value`.
@@ -165,15 +166,10 @@ pub fn add_fd(
         newfd: 0,
         newfd_flags: if cloexec { libc::O_CLOEXEC as u32 } else { 0 },
     };
+    let code = libc::SECCOMP_IOCTL_NOTIF_ADDFD as libc::Ioctl;
     // SAFETY: `request` is a `seccomp_notif_addfd`.
-    check(i64::from(unsafe {
-        libc::ioctl(
-            listener.as_raw_fd(),
-            libc::SECCOMP_IOCTL_NOTIF_ADDFD as libc::Ioctl,
-            &raw mut request,
-        )
-    }))
-    .map(|fd| fd as i64)
+    uninterrupted(|| unsafe { libc::ioctl(listener.as_raw_fd(), code, &raw mut request) })
+        .map(|fd| fd as i64)
 }
 
 /// Puts a filter that allows everything on this process, so that it can be told from its parent by
