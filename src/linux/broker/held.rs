@@ -46,6 +46,11 @@ impl Held {
         Held(subtrees.iter().filter_map(entry).collect())
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether `path`, absolute and canonical, lies in one of them.
     pub fn covers(&self, path: &[u8]) -> bool {
         !self.0.is_empty()

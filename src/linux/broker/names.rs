@@ -74,7 +74,7 @@ impl Task<'_> {
 
     fn assume_creator(&self) -> Result<(), Errno> {
         self.assume_umask()?;
-        self.assume_identity()
+        self.assume_actor()
     }
 
     /// mkdir(2) and mkdirat(2).
@@ -189,7 +189,7 @@ impl Task<'_> {
                 return Ok(Answer::Continue);
             }
         }
-        self.assume_identity()?;
+        self.assume_actor()?;
         let from = super::resolve::fd_name(std::os::fd::AsFd::as_fd(&object.fd));
         let to = name.spot.name.as_slice();
         let done =
@@ -245,7 +245,7 @@ impl Task<'_> {
             return Ok(Answer::Continue);
         }
         self.forget(&name);
-        self.assume_identity()?;
+        self.assume_actor()?;
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         Ok(rustix::fs::unlinkat(&name.spot.dir, name.spot.name.as_slice(), flags).into())
     }
@@ -298,7 +298,7 @@ impl Task<'_> {
         }
         self.forget(&from);
         self.forget(&to);
-        self.assume_identity()?;
+        self.assume_actor()?;
         Ok(rustix::fs::renameat_with(
             &from.spot.dir,
             from.spot.name.as_slice(),

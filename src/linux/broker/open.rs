@@ -239,7 +239,8 @@ impl Task<'_> {
         if self.shows_another_process(object)? {
             return Err(Errno::ACCESS);
         }
-        self.assume_identity()?;
+        // No Landlock domain is about what has no place in the tree.
+        if object.is_anonymous() { self.assume_identity()? } else { self.assume_actor()? }
         let fd = self.broker.reopen(object.fd.as_fd(), request.flags)?;
         Ok(Answer::Descriptor(fd, request.cloexec()))
     }
@@ -283,7 +284,7 @@ impl Task<'_> {
             }
         }
         if access == Access::Write && self.broker.memory.owns_file(&stat) {
-            self.assume_identity()?;
+            self.assume_actor()?;
             let fd = self.broker.reopen(object.fd.as_fd(), request.flags)?;
             return Ok(Answer::Descriptor(fd, request.cloexec()));
         }
@@ -305,7 +306,7 @@ impl Task<'_> {
             return Ok(Answer::Continue);
         }
         self.assume_umask()?;
-        self.assume_identity()?;
+        self.assume_actor()?;
         let flags = (request.flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&object.fd, ".", flags, Mode::from_raw_mode(request.mode))?;
         Ok(Answer::Descriptor(fd, request.cloexec()))
@@ -399,7 +400,7 @@ impl Task<'_> {
             return Ok(Ok(Answer::Continue));
         }
         self.assume_umask()?;
-        self.assume_identity()?;
+        self.assume_actor()?;
         let flags = request.flags
             | OFlags::CREATE
             // Never follows a link either, and unlike O_NOFOLLOW leaves no trace in F_GETFL.

@@ -201,48 +201,20 @@ impl Task<'_> {
         }
     }
 
-    /// A call from a task in a Landlock domain of its own: what Landlock covers, the kernel decides
-    /// by both domains; what it does not cover falls under this run's policy alone.
+    /// A call from a task in a Landlock domain of its own. This run's policy decides first; then the
+    /// kernel does what both domains allow, and the broker nothing that the task's own may forbid, see
+    /// [`Task::assume_actor`].
     fn handle_nested(&self) -> Answer {
-        use libc as c;
         match self.call.nr() {
-            c::SYS_truncate => Answer::Error(Errno::ACCESS),
-            // Its flags are in memory, where they may come to cut a file. Callers go back to openat.
-            c::SYS_openat2 => Answer::Error(Errno::NOSYS),
-            // Works for some users only, and not by Landlock's leave.
-            c::SYS_linkat if self.int(4) & c::AT_EMPTY_PATH != 0 => Answer::Error(Errno::ACCESS),
-            c::SYS_openat if hides_writing(self.int(2)) => Answer::Error(Errno::ACCESS),
-            #[cfg(target_arch = "x86_64")]
-            c::SYS_open if hides_writing(self.int(1)) => Answer::Error(Errno::ACCESS),
-            c::SYS_openat
-            | c::SYS_mkdirat
-            | c::SYS_mknodat
-            | c::SYS_unlinkat
-            | c::SYS_renameat2
-            | c::SYS_linkat
-            | c::SYS_symlinkat => Answer::Continue,
-            #[cfg(target_arch = "x86_64")]
-            c::SYS_open
-            | c::SYS_creat
-            | c::SYS_mkdir
-            | c::SYS_mknod
-            | c::SYS_unlink
-            | c::SYS_rmdir
-            | c::SYS_rename
-            | c::SYS_renameat
-            | c::SYS_link
-            | c::SYS_symlink => Answer::Continue,
+            // Landlock has a right for it, so the task's own domain may forbid it.
+            libc::SYS_truncate => Answer::Error(Errno::ACCESS),
+            // Its flags are in memory, so it is never continued. Callers go back to openat.
+            libc::SYS_openat2 => Answer::Error(Errno::NOSYS),
             _ => handle(self),
         }
     }
 }
 
-/// Opens that Landlock takes for harmless: mode 3 grants neither reading nor writing, and `O_TRUNC`
-/// without writing cuts a file all the same.
-fn hides_writing(flags: i32) -> bool {
-    let mode = flags & libc::O_ACCMODE;
-    mode == libc::O_ACCMODE || (flags & libc::O_TRUNC != 0 && mode == libc::O_RDONLY)
-}
 
 /// Wakes the manager, or starts it.
 fn watch(broker: &Arc<Broker>) {

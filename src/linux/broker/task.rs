@@ -197,6 +197,18 @@ impl Task<'_> {
         process::set_capabilities(status.capabilities & keep | keep & ALWAYS, keep)
     }
 
+    /// As [`Task::assume_identity`], before something is opened, made or moved for the task.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES` too, for a task in a Landlock domain of its own, which would not hold the broker.
+    pub fn assume_actor(&self) -> Result<(), Errno> {
+        if self.is_nested()? {
+            return Err(Errno::ACCESS);
+        }
+        self.assume_identity()
+    }
+
     /// Undoes [`Task::assume_identity`].
     pub fn drop_identity(&self) {
         if !DISGUISED.replace(false) {
