@@ -420,4 +420,13 @@ fn a_program_that_confines_itself_is_held() {
         words: &[],
     };
     attacks(&stage, &table);
+    let denied: Vec<Attack> = DENIED_NAMES.iter().map(nested).collect();
+    let stage = Stage {
+        policy: denied_policy(),
+        setup: DENIED,
+        guarded: &["{in}"],
+        target: "",
+        words: &[],
+    };
+    attacks(&stage, &denied);
 }
