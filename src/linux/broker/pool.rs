@@ -313,8 +313,13 @@ fn release(broker: &Broker, slot: &Slot) {
     }
 }
 
+/// Whether the kernel would have taken the target out of its call by now. A signal to the process may
+/// be another thread's to take: then ours must not come back with [`ERESTARTSYS`], which only the
+/// delivery of a signal turns into something that a program knows.
 fn has_signal(broker: &Broker, tid: i32) -> bool {
-    super::task::status_of(&broker.proc, tid).is_ok_and(|status| status.deliverable != 0)
+    super::task::status_of(&broker.proc, tid).is_ok_and(|status| {
+        status.own_signals != 0 || (status.shared_signals != 0 && status.threads == 1)
+    })
 }
 
 /// Ends one worker that waits for a call.

@@ -33,8 +33,12 @@ pub struct Status {
     pub umask: u32,
     /// Number of seccomp filters.
     pub filters: u32,
-    /// Signals that are pending, not blocked and not ignored.
-    pub deliverable: u64,
+    /// Number of threads of the process.
+    pub threads: u32,
+    /// Signals that are pending for this thread, neither blocked nor ignored.
+    pub own_signals: u64,
+    /// The same, of the whole process: any thread of it may take them.
+    pub shared_signals: u64,
 }
 
 const FIND: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -254,7 +258,7 @@ pub fn status_of(proc: &OwnedFd, tid: i32) -> Result<Status, Errno> {
 
 fn parse_status(text: &[u8]) -> Status {
     let mut status = Status::default();
-    let (mut pending, mut blocked, mut ignored) = (0u64, 0u64, 0u64);
+    let (mut pending, mut shared, mut blocked, mut ignored) = (0u64, 0u64, 0u64, 0u64);
     for line in text.split(|&byte| byte == b'\n') {
         let Ok(line) = std::str::from_utf8(line) else {
             continue;
@@ -276,13 +280,17 @@ fn parse_status(text: &[u8]) -> Status {
             "Seccomp_filters" => {
                 status.filters = words.next().and_then(|w| w.parse().ok()).unwrap_or(0);
             }
-            "SigPnd" | "ShdPnd" => pending |= hex(),
+            "Threads" => status.threads = words.next().and_then(|w| w.parse().ok()).unwrap_or(0),
+            "SigPnd" => pending = hex(),
+            "ShdPnd" => shared = hex(),
             "SigBlk" => blocked = hex(),
             "SigIgn" => ignored = hex(),
             _ => {}
         }
     }
-    status.deliverable = pending & !blocked & !ignored;
+    let deliverable = !blocked & !ignored;
+    status.own_signals = pending & deliverable;
+    status.shared_signals = shared & deliverable;
     status
 }
 
@@ -292,8 +300,8 @@ mod tests {
 
     #[test]
     fn status_is_read_by_name() {
-        let text = b"Name:\tsh\nUmask:\t0027\nTgid:\t12\nPid:\t13\nPPid:\t11\nUid:\t0\t0\t0\t65534\nGid:\t1\t2\t3\t4\n\
-            Groups:\t4 24 27 \nSigPnd:\t0000000000000002\nShdPnd:\t0000000000000200\n\
+        let text = b"Name:\tsh\nUmask:\t0027\nTgid:\t12\nPid:\t13\nPPid:\t11\nThreads:\t2\nUid:\t0\t0\t0\t65534\nGid:\t1\t2\t3\t4\n\
+            Groups:\t4 24 27 \nSigPnd:\t0000000000000002\nShdPnd:\t0000000000000300\n\
             SigBlk:\t0000000000000200\nSigIgn:\t0000000000001000\nCapEff:\t00000000a80425fb\n\
             Seccomp:\t2\nSeccomp_filters:\t3\n";
         assert_eq!(
@@ -307,7 +315,9 @@ mod tests {
                 capabilities: 0xa804_25fb,
                 umask: 0o27,
                 filters: 3,
-                deliverable: 2,
+                threads: 2,
+                own_signals: 2,
+                shared_signals: 0x100,
             }
         );
     }
