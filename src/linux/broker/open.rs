@@ -240,7 +240,11 @@ impl Task<'_> {
             return Err(Errno::ACCESS);
         }
         // No Landlock domain is about what has no place in the tree.
-        if object.is_anonymous() { self.assume_identity()? } else { self.assume_actor()? }
+        if object.is_anonymous() {
+            self.assume_identity()?
+        } else {
+            self.assume_actor()?
+        }
         let fd = self.broker.reopen(object.fd.as_fd(), request.flags)?;
         Ok(Answer::Descriptor(fd, request.cloexec()))
     }

@@ -215,7 +215,6 @@ impl Task<'_> {
     }
 }
 
-
 /// Wakes the manager, or starts it.
 fn watch(broker: &Arc<Broker>) {
     let pool = &broker.pool;
