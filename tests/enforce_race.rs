@@ -41,6 +41,12 @@ const STRINGS: &[Race] = &[
         "cutting what was a pipe",
         "race-string {n} {pipe} {other} openat AT_FDCWD RACE O_RDONLY|O_TRUNC|O_NONBLOCK 0",
     ),
+    (
+        "mode 3, cutting what was a pipe",
+        "race-string {n} {pipe} {other} openat AT_FDCWD RACE 3|O_TRUNC|O_NONBLOCK 0",
+    ),
+    ("mode 3, cutting", "race-string {n} {own} {other} openat AT_FDCWD RACE 3|O_TRUNC 0"),
+    ("mode 3 in memory", "race-how {n} O_RDONLY 3|O_TRUNC {other}"),
     ("flags in memory", "race-how {n} O_RDONLY O_RDONLY|O_TRUNC {other}"),
     ("flags in memory, of a place", "race-how {n} O_PATH O_RDONLY|O_TRUNC {other}"),
     ("flags in memory, to write", "race-how {n} O_RDONLY O_WRONLY|O_TRUNC {other}"),

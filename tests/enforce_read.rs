@@ -305,3 +305,28 @@ fn devices_do_not_show_hidden_files() {
     ];
     attacks(&Stage { words: &words, ..stage(policy()) }, &table);
 }
+
+/// A program that took a seccomp filter and a Landlock domain of its own is held all the same: where
+/// Landlock holds the reads, by that; where the broker opens every file, there is no such domain.
+#[test]
+fn a_program_that_confines_itself_reads_no_more() {
+    let nested = |attack: &Attack| {
+        let prepare = [attack.prepare, &["nest"]].concat();
+        Attack { prepare: Box::leak(prepare.into_boxed_slice()), ..*attack }
+    };
+    let by_kernel = json!({"filesystem": {
+        "denyRead": ["{in}/a/hid", "{in}/file.txt"], "allowRead": ["{in}/a/hid/open"],
+    }});
+    let aside = ["by handle", "a file that appears", "openat2", "openat2 beneath"];
+    let kept = |a: &&Attack| {
+        let writes = a.prepare.iter().any(|op| op.starts_with("symlinkat"));
+        let by_glob = a.op.contains(".env") || a.prepare.iter().any(|op| op.contains(".env"));
+        let linked = a.before.iter().any(|op| op.starts_with("linkat"));
+        !aside.contains(&a.name) && !writes && !by_glob && !linked
+    };
+    let table: Vec<Attack> = READS.iter().filter(kept).map(nested).collect();
+    assert!(table.len() > 12, "{} attacks are left", table.len());
+    attacks(&stage(by_kernel), &table);
+    let run = Bed::new(SETUP).boxed(&policy(), &["nest", "cat {in}/.env", "cat {in}/plain"]);
+    assert_eq!(run.lines, ["EOPNOTSUPP", "EACCES", "ok public"], "{}", run.stderr);
+}

@@ -403,7 +403,11 @@ fn a_program_that_confines_itself_is_held() {
         Attack { prepare: Box::leak(prepare.into_boxed_slice()), ..*attack }
             .error("EACCES|EPERM|ENOSYS|EXDEV")
     };
-    let mut table: Vec<Attack> = MUTATIONS.iter().chain(NAMES).map(nested).collect();
+    // Mode 3 gives a descriptor that neither reads nor writes. AT_EMPTY_PATH is for the credentials
+    // that opened the descriptor, which the domain replaced.
+    let aside = ["open mode 3", "linkat of a descriptor"];
+    let both = MUTATIONS.iter().chain(NAMES).filter(|a| !aside.contains(&a.name));
+    let mut table: Vec<Attack> = both.map(nested).collect();
     table.push(nested(&at(
         "openat2, cutting only",
         "openat2 AT_FDCWD \"{T}/f how:O_RDONLY|O_TRUNC,0,0 24",
@@ -416,4 +420,13 @@ fn a_program_that_confines_itself_is_held() {
         words: &[],
     };
     attacks(&stage, &table);
+    let denied: Vec<Attack> = DENIED_NAMES.iter().map(nested).collect();
+    let stage = Stage {
+        policy: denied_policy(),
+        setup: DENIED,
+        guarded: &["{in}"],
+        target: "",
+        words: &[],
+    };
+    attacks(&stage, &denied);
 }

@@ -6,13 +6,13 @@ mod support;
 use serde_json::{Value, json};
 use support::Bed;
 use support::have::have;
-use support::scripts::{SCRIPTS, Script};
+use support::scripts;
 use support::tree::{Detail, difference, tree};
 
 /// Runs every script bare and under `policy`, and names each difference.
-fn same(policy: &Value, scripts: &[Script]) {
+fn same(policy: &Value) {
     let mut failures = Vec::new();
-    for script in scripts.iter().filter(|s| have(s.name, s.needs)) {
+    for script in scripts::all().filter(|s| have(s.name, s.needs)) {
         let bed = Bed::new(script.setup);
         let bare = bed.bare(script.ops);
         let wanted = tree(&bed.root().join("in"), Detail::Result);
@@ -37,12 +37,12 @@ fn same(policy: &Value, scripts: &[Script]) {
 
 #[test]
 fn where_the_kernel_holds_the_writes() {
-    same(&json!({"filesystem": {"allowWrite": ["{in}"]}}), SCRIPTS);
+    same(&json!({"filesystem": {"allowWrite": ["{in}"]}}));
 }
 
 #[test]
 fn where_the_broker_opens() {
-    same(&json!({"filesystem": {"allowWrite": ["{in}"], "denyWrite": ["**/*.denied"]}}), SCRIPTS);
+    same(&json!({"filesystem": {"allowWrite": ["{in}"], "denyWrite": ["**/*.denied"]}}));
 }
 
 #[test]
@@ -50,13 +50,13 @@ fn where_the_broker_reads_too() {
     let policy = json!({"filesystem": {
         "allowWrite": ["{in}"], "denyWrite": ["**/*.denied"], "denyRead": ["**/*.hidden"],
     }});
-    same(&policy, SCRIPTS);
+    same(&policy);
 }
 
 #[test]
 fn where_a_literal_is_denied_beside() {
     let policy = json!({"filesystem": {"allowWrite": ["{in}"], "denyWrite": ["{in}/denied"]}});
-    same(&policy, SCRIPTS);
+    same(&policy);
 }
 
 /// A descriptor opened with O_PATH cannot be handed over by the broker, and flags in memory cannot be

@@ -11,6 +11,8 @@ pub mod attack;
 pub mod have;
 pub mod mutations;
 pub mod scripts;
+mod scripts_files;
+mod scripts_processes;
 pub mod tree;
 
 use rustix::event::{PollFd, PollFlags, poll};

@@ -46,6 +46,7 @@ pub const MUTATIONS: &[Attack] = &[
     old("open creating for reading", "open \"{T}/new O_RDONLY|O_CREAT 0644"),
     old("open creating exclusively", "open \"{T}/new O_RDWR|O_CREAT|O_EXCL 0600"),
     old("open mode 3", "open \"{T}/f 3 0").quiet(),
+    old("open mode 3, truncating", "open \"{T}/f 3|O_TRUNC 0"),
     old("creat", "creat \"{T}/new 0644"),
     old("creat over", "creat \"{T}/f 0644"),
     at("openat write", "openat AT_FDCWD \"{T}/f O_WRONLY 0").quiet(),

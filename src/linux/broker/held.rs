@@ -56,6 +56,11 @@ impl Held {
         self.of_use
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether `path`, absolute and canonical, lies in one of them.
     pub fn covers(&self, path: &[u8]) -> bool {
         !self.tops.is_empty()

@@ -29,12 +29,13 @@ impl Task<'_> {
     /// off, since a broker that acts for it would undo its domain. A task with a filter of its own
     /// (a nested run of ours) is told apart by [`Task::is_nested`], and may go on.
     pub(super) fn create_ruleset(&self) -> Result<Answer, Errno> {
-        if self.has_own_filter()? { Ok(Answer::Continue) } else { Err(Errno::OPNOTSUPP) }
+        let may = self.broker.may_nest() && self.has_own_filter()?;
+        if may { Ok(Answer::Continue) } else { Err(Errno::OPNOTSUPP) }
     }
 
     /// landlock_restrict_self(2), see [`Task::create_ruleset`].
     pub(super) fn restrict_self(&self) -> Result<Answer, Errno> {
-        if !self.has_own_filter()? {
+        if !self.broker.may_nest() || !self.has_own_filter()? {
             return Err(Errno::OPNOTSUPP);
         }
         self.broker.nested.store(true, Ordering::Release);
@@ -70,6 +71,12 @@ impl Task<'_> {
 }
 
 impl Broker {
+    /// Whether a task can have a Landlock domain of its own. Where the broker opens every file that is
+    /// read, there would be nobody left to open one for that task.
+    fn may_nest(&self) -> bool {
+        !self.reads || !self.kernel_read.is_empty()
+    }
+
     /// `fs.protected_regular` and `fs.protected_fifos` of proc_sys_fs(5), as if both were on: in a
     /// sticky directory that others may write, a file of somebody else is not opened with `O_CREAT`.
     pub(super) fn sticky_file(

@@ -81,7 +81,7 @@ pub fn number(text: &str, vars: &Vars) -> i64 {
     if let Some(name) = text.strip_prefix('$') {
         return *vars.get(name).unwrap_or_else(|| fail(&format!("nothing kept as {name}")));
     }
-    text.split('|').map(|part| one_number(part)).fold(0, |a, b| a | b)
+    text.split('|').map(one_number).fold(0, |a, b| a | b)
 }
 
 fn one_number(text: &str) -> i64 {

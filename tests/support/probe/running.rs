@@ -7,7 +7,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-static BACKGROUND: Mutex<Option<HashMap<String, JoinHandle<(Outcome, Vars)>>>> = Mutex::new(None);
+/// A result, and what was kept.
+type Running = JoinHandle<(Outcome, Vars)>;
+
+static BACKGROUND: Mutex<Option<HashMap<String, Running>>> = Mutex::new(None);
 static TICKS: AtomicU64 = AtomicU64::new(0);
 
 /// Runs `word` if it is one of these.

@@ -143,7 +143,7 @@ pub fn constant(name: &str) -> Option<i64> {
         "F_SETSIG" => Some(10),
         _ => None,
     };
-    newer.or_else(|| constants!(name,
+    let named = constants!(name,
         O_RDONLY O_WRONLY O_RDWR O_CREAT O_EXCL O_TRUNC O_APPEND O_NONBLOCK O_CLOEXEC O_DIRECTORY
         O_NOFOLLOW O_PATH O_TMPFILE O_NOCTTY O_NOATIME O_SYNC O_DSYNC O_ASYNC O_DIRECT
         AT_FDCWD AT_SYMLINK_NOFOLLOW AT_SYMLINK_FOLLOW AT_EMPTY_PATH AT_REMOVEDIR AT_EACCESS
@@ -171,7 +171,8 @@ pub fn constant(name: &str) -> Option<i64> {
         FALLOC_FL_PUNCH_HOLE FALLOC_FL_KEEP_SIZE SEEK_SET SEEK_END
         RLIMIT_NOFILE RLIMIT_FSIZE RLIMIT_CORE RLIMIT_NPROC RLIMIT_AS IN_MODIFY
         EINTR EFAULT
-    ))
+    );
+    newer.or(named)
 }
 
 /// `EACCES` for 13, `E<number>` for one that has no name here.
