@@ -58,7 +58,7 @@ impl Held {
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.tops.is_empty()
     }
 
     /// Whether `path`, absolute and canonical, lies in one of them.
