@@ -164,6 +164,9 @@ fn a_shell_stops_and_continues_the_run() {
     terminal.expect("prompt> ");
     terminal.write("fg\n");
     terminal.expect("landstrip");
+    // The shell says so before it hands the terminal over; a line shows that it has.
+    terminal.write("more\n");
+    terminal.expect("got-more");
     terminal.write("\x03");
     terminal.expect("prompt> ");
     terminal.write("echo status-$?\n");
