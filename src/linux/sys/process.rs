@@ -258,7 +258,7 @@ fn become_target(launch: &Launch<'_>, parent: i32, listener: &mut Option<RawFd>)
             launch.argv.pointers.as_ptr(),
             launch.envp.pointers.as_ptr(),
         );
-        if last_errno() == Errno::NOEXEC {
+        if last_errno() == Errno::NOEXEC && is_text(launch.path) {
             libc::execve(
                 c"/bin/sh".as_ptr(),
                 launch.shell.pointers.as_ptr(),
@@ -267,6 +267,20 @@ fn become_target(launch: &Launch<'_>, parent: i32, listener: &mut Option<RawFd>)
         }
     }
     (Step::Exec, last_errno())
+}
+
+/// Whether the file begins with something that a shell could read: shells take a NUL for a sign that it
+/// is not. Leaves errno as execve(2) set it.
+fn is_text(path: &CStr) -> bool {
+    let mut start = [0u8; 128];
+    // SAFETY: the buffer is as long as said, and errno is this thread's own.
+    unsafe {
+        let fd = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let length = libc::read(fd, start.as_mut_ptr().cast(), start.len());
+        libc::close(fd);
+        *libc::__errno_location() = libc::ENOEXEC;
+        length > 0 && !start[..length as usize].contains(&0)
+    }
 }
 
 /// Drops every capability outside `keep` from all sets of the calling thread. The bounding set stays:
