@@ -106,10 +106,10 @@ pub fn readable_disks() -> Vec<String> {
             let Ok(name) = entry.file_name().to_str() else { continue };
             let path = || format!("{directory}/{name}");
             match entry.file_type() {
-                FileType::BlockDevice => {
-                    if rustix::fs::access(path(), rustix::fs::Access::READ_OK).is_ok() {
-                        found.push(path());
-                    }
+                FileType::BlockDevice
+                    if rustix::fs::access(path(), rustix::fs::Access::READ_OK).is_ok() =>
+                {
+                    found.push(path());
                 }
                 // Such as /dev/mapper; the links in /dev/disk lead to nodes found elsewhere.
                 FileType::Directory if depth < 2 && name != "." && name != ".." => {

@@ -46,8 +46,8 @@ impl Held {
             }
             Some((path.as_bytes().into(), Top { identity, gone: AtomicBool::new(false) }))
         };
-        let tops: HashMap<_, _> = subtrees.iter().filter_map(entry).collect();
-        let of_use = tops.keys().any(|top: &Box<[u8]>| !top.starts_with(b"/dev/"));
+        let tops = subtrees.iter().filter_map(entry).collect();
+        let of_use = subtrees.iter().any(|top| !top.starts_with("/dev/"));
         Held { tops, of_use }
     }
 

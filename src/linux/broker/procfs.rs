@@ -38,8 +38,10 @@ impl Task<'_> {
             _ => false,
         };
         let pid = std::str::from_utf8(parts[0]).ok().and_then(|pid| pid.parse().ok());
-        Ok(!public
-            && !(pid.is_some_and(|pid| self.is_of_the_run(pid)) && !self.broker.identity_changed()))
+        // Who gave up the run's user may not look at what still has it.
+        let known =
+            !self.broker.identity_changed() && pid.is_some_and(|pid| self.is_of_the_run(pid));
+        Ok(!public && !known)
     }
 
     /// Whether process or thread `id` was started in this run: orphans come to the launcher, so every
