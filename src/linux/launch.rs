@@ -336,7 +336,8 @@ fn inherited_files(plan: &Plan) -> Vec<(plan::Grant, (u64, u64, Access))> {
                 Access::Read => plan.reads && mode != OFlags::WRONLY,
                 Access::Write => mode == OFlags::WRONLY || mode == OFlags::RDWR,
             };
-            let denied_by_name = plan.decider.decide(access, path.as_bytes()).rule().is_some();
+            let verdict = plan.decider.decide(access, path.as_bytes());
+            let denied_by_name = !verdict.is_allowed() && verdict.rule().is_some();
             if wanted && !denied_by_name {
                 let write = match access {
                     Access::Read => Writing::Nothing,

@@ -30,6 +30,8 @@ pub const SCOPED_ABI: u32 = 6;
 pub const TRUNCATE_ABI: u32 = 3;
 /// The key of the built-in rules about the run's temporary directory.
 pub const TEMPORARY: &str = "TMPDIR";
+/// Where pseudoterminals are.
+pub const TERMINALS: &str = "/dev/pts";
 /// Names listed in all while carving around denials.
 const CARVE_BUDGET: usize = 1024;
 
@@ -145,7 +147,12 @@ pub fn plan(
         }
         decider.carve(view, access, &mut budget)
     };
-    let kernel_write = carve(Access::Write);
+    let mut kernel_write = carve(Access::Write);
+    if built_in(&decider, TERMINALS) {
+        // Which terminals are the run's own, only the broker can tell.
+        kernel_write.retain(|path| path != TERMINALS);
+        kernel_write.push(format!("{TERMINALS}/ptmx"));
+    }
     let carved = if reads { carve(Access::Read) } else { vec!["/".to_owned()] };
     let broker = !host.nested;
     let opened = if reads { opened(&policy, &decider, &carved, view) } else { Vec::new() };
@@ -192,6 +199,12 @@ impl Plan {
     pub fn lines(&self) -> Vec<Line> {
         lines::lines(self)
     }
+}
+
+/// Whether writing `path` is allowed by a built-in rule alone.
+fn built_in(decider: &Decider, path: &str) -> bool {
+    let verdict = decider.decide(Access::Write, path.as_bytes());
+    verdict.is_allowed() && verdict.rule().is_some_and(|rule| rule.origin.is_built_in())
 }
 
 fn grants(reads: bool, read: &[String], write: &[String]) -> Vec<Grant> {

@@ -228,6 +228,11 @@ impl Task<'_> {
                 return self.deny_open(request, &object, access, refusal);
             }
         }
+        if request.writes() && self.is_foreign_terminal(&object)? {
+            let mut refusal = Refusal::new(Access::Write, path, &request.path, None);
+            refusal.message = Some("the run did not make this terminal".to_owned());
+            return self.deny_open(request, &object, Access::Write, refusal);
+        }
         let held = request.wants().iter().all(|&access| broker.kernel_holds(access, path));
         if held && request.may_continue() {
             return Ok(Answer::Continue);
@@ -300,6 +305,8 @@ impl Task<'_> {
                 [Access::Read] => return self.reopened(request, object),
                 [Access::Write] if request.may_continue() => return Ok(Answer::Continue),
                 _ if !self.broker.reads && request.may_continue() => return Ok(Answer::Continue),
+                // A terminal, which the broker may open for writing, too.
+                _ if object.path.starts_with(b"/dev/") => return self.reopened(request, object),
                 _ => {}
             }
         }

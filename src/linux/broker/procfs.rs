@@ -7,6 +7,7 @@
 use super::resolve::{Object, belongs_to};
 use super::task::{Task, status_of};
 use super::{Answer, Errno};
+use crate::policy::Access;
 use rustix::fs::{FileType, Mode, OFlags, major, minor};
 use std::os::fd::AsFd;
 
@@ -65,6 +66,64 @@ impl Task<'_> {
             next = status.ppid;
         }
         false
+    }
+
+    /// Whether the object is a pseudoterminal that the built-in rule allows and the run did not make.
+    ///
+    /// A terminal is the run's own if the task, or a process of the run that it descends from, holds
+    /// its master, see pty(7).
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` when the task is gone.
+    pub(super) fn is_foreign_terminal(&self, object: &Object) -> Result<bool, Errno> {
+        let prefix = [crate::plan::TERMINALS.as_bytes(), b"/"].concat();
+        let number = object.path.strip_prefix(prefix.as_slice());
+        let number = number.and_then(|n| std::str::from_utf8(n).ok()).and_then(|n| n.parse().ok());
+        let Some(number) = number else { return Ok(false) };
+        let verdict = self.broker.decide(Access::Write, &object.path);
+        if !verdict.rule().is_some_and(|rule| rule.origin.is_built_in()) {
+            return Ok(false);
+        }
+        let launcher = std::process::id() as i32;
+        let mut next = self.tid();
+        for _ in 0..MAX_DEPTH {
+            let status = status_of(&self.broker.proc, next)?;
+            if status.tgid == launcher || status.ppid <= 1 {
+                break;
+            }
+            if self.holds_master(status.tgid, number) {
+                return Ok(false);
+            }
+            next = status.ppid;
+        }
+        Ok(true)
+    }
+
+    /// Whether process `pid` has the master of pseudoterminal `number` open, by its fdinfo files.
+    fn holds_master(&self, pid: i32, number: u32) -> bool {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let open =
+            |name: String, flags| rustix::fs::openat(&self.broker.proc, name, flags, Mode::empty());
+        let Ok(directory) = open(format!("{pid}/fd"), flags | OFlags::DIRECTORY) else {
+            return false;
+        };
+        let Ok(entries) = rustix::fs::Dir::read_from(&directory) else { return false };
+        let wanted = format!("tty-index:\t{number}\n");
+        entries.flatten().any(|entry| {
+            let name = entry.file_name();
+            let is_master = rustix::fs::readlinkat(&directory, name, Vec::new())
+                .is_ok_and(|link| link.as_bytes().ends_with(b"ptmx"));
+            if !is_master {
+                return false;
+            }
+            let Ok(file) = open(format!("{pid}/fdinfo/{}", name.to_string_lossy()), flags) else {
+                return false;
+            };
+            let mut text = [0; 1024];
+            let length = rustix::io::read(&file, &mut text).unwrap_or(0);
+            String::from_utf8_lossy(&text[..length]).contains(&wanted)
+        })
     }
 
     /// A call that changes how process `id`, a register argument, is scheduled or limited.
