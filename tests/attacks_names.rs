@@ -1,0 +1,136 @@
+//! Attacks by way of names: what stands at a name on the way to a denial, other names that a mount or a
+//! terminal has. Each one works without the sandbox.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Command, Output};
+use support::Bed;
+
+/// Runs `script` in the directory `in`, bare and under `policy`, on a fresh bed each time.
+fn both(setup: &str, policy: &Value, script: &str) -> (Output, Output) {
+    let sh = |bed: &Bed, prefix: &[&str], script: &str| {
+        let mut line: Vec<String> = prefix.iter().map(|s| (*s).to_owned()).collect();
+        line.extend(["sh", "-ec", script].map(str::to_owned));
+        let inside = bed.root().join("in");
+        let output = Command::new(&line[0]).args(&line[1..]).current_dir(inside).output();
+        output.expect("sh")
+    };
+    let run = |sandboxed: bool| {
+        let bed = Bed::new(&[]);
+        assert!(sh(&bed, &[], setup).status.success(), "{setup}");
+        let file = bed.policy(policy);
+        let launcher = env!("CARGO_BIN_EXE_landstrip");
+        let prefix = [launcher, "run", "-p", file.to_str().expect("UTF-8"), "--"];
+        sh(&bed, if sandboxed { &prefix } else { &[] }, script)
+    };
+    (run(false), run(true))
+}
+
+/// The script works bare, and fails in the sandbox.
+fn refused(name: &str, setup: &str, policy: &Value, script: &str) {
+    let (bare, sandboxed) = both(setup, policy, script);
+    assert!(bare.status.success(), "{name}: the control failed: {bare:?}");
+    assert!(!sandboxed.status.success(), "{name}: {sandboxed:?}");
+}
+
+/// Git reads its configuration through whatever stands at `.git`.
+#[test]
+fn nothing_takes_the_place_of_a_directory_that_a_denial_names() {
+    let policy = json!({"filesystem": {
+        "allowWrite": ["."],
+        "denyWrite": ["**/.git/config", "**/.git/hooks", "**/.git/commondir"],
+    }});
+    let setup = "mkdir -p .git/hooks sub evil; echo x > .git/config; echo y > sub/file";
+    for (name, script) in [
+        ("a file", "echo gitdir: ../evil > sub/.git"),
+        ("a link", "ln -s ../evil sub/.git"),
+        ("a hard link", "ln sub/file sub/.git"),
+        ("a file moved there", "mv sub/file sub/.git"),
+        ("a directory moved there", "mv evil sub/.git"),
+        ("the directory moved away", "mv .git old"),
+        ("the directory moved down", "mv .git sub/.git"),
+        ("a FIFO", "mkfifo sub/.git"),
+        ("another common directory", "echo ../evil > .git/commondir"),
+    ] {
+        refused(name, setup, &policy, script);
+    }
+    // A submodule's own file, which is there already.
+    refused("an existing file", "mkdir sub; echo x > sub/.git", &policy, "echo y > sub/.git");
+    let (_, fine) = both(setup, &policy, "mkdir -p sub/.git; echo x > .git/HEAD; mv sub sub2");
+    assert!(fine.status.success(), "{fine:?}");
+}
+
+/// The same directory, mounted elsewhere.
+#[test]
+fn a_denial_holds_where_a_mount_shows_the_same_directory() {
+    let unshare = ["unshare", "-m", "--propagation", "private"];
+    let may_mount =
+        Command::new(unshare[0]).args(&unshare[1..]).args(["mount", "-t", "tmpfs", "t", "/mnt"]);
+    if !{ may_mount }.output().is_ok_and(|output| output.status.success()) {
+        assert!(!rustix::process::getuid().is_root(), "root may mount");
+        eprintln!("skipped: only root may mount");
+        return;
+    }
+    let bed = Bed::new(&[]);
+    let inside = bed.root().join("in");
+    let policy = json!({"filesystem": {
+        "allowWrite": ["."], "denyRead": ["secret"], "denyWrite": ["kept"],
+    }});
+    let file = bed.policy(&policy);
+    for (name, script) in [
+        ("reading", "cat alias/secret/key"),
+        ("reading what is mounted of it", "cat part/key"),
+        ("writing", "echo x > alias/kept/file"),
+    ] {
+        for sandboxed in [false, true] {
+            let launcher = env!("CARGO_BIN_EXE_landstrip");
+            let prefix = if sandboxed {
+                format!("{launcher} run -p {} -- ", file.display())
+            } else {
+                String::new()
+            };
+            let line = format!(
+                "mkdir -p secret kept alias part && echo k > secret/key && mount --bind . alias && \
+                 mount --bind secret part && exec {prefix} sh -ec '{script}'"
+            );
+            let output = Command::new(unshare[0])
+                .args(&unshare[1..])
+                .args(["sh", "-ec", &line])
+                .current_dir(&inside)
+                .output()
+                .expect("unshare");
+            assert_eq!(output.status.success(), !sandboxed, "{name}: {output:?}");
+        }
+    }
+}
+
+/// A terminal of the same user that the run did not make takes escape sequences.
+#[test]
+fn terminals_outside_are_not_written() {
+    let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
+    let master = rustix::pty::openpt(flags).expect("openpt");
+    rustix::pty::grantpt(&master).expect("grantpt");
+    rustix::pty::unlockpt(&master).expect("unlockpt");
+    let name =
+        rustix::pty::ptsname(&master, Vec::new()).expect("ptsname").into_string().expect("UTF-8");
+    assert!(Path::new(&name).exists());
+    refused("a terminal", "true", &json!({}), &format!("echo evil > {name}"));
+    // The run's own terminals work.
+    let own = "import os, pty; m, s = pty.openpty(); os.close(os.open(os.ttyname(s), os.O_RDWR))";
+    let (_, fine) = both("true", &json!({}), &format!("python3 -c '{own}'"));
+    assert!(fine.status.success(), "{fine:?}");
+}
+
+/// What the run builds beside a file that may not be read runs all the same.
+#[test]
+fn a_new_program_beside_a_hidden_file_runs() {
+    let policy = json!({"filesystem": {"allowWrite": ["."], "denyRead": [".env", "**/*.pem"]}});
+    let script = "cp /bin/echo built; mkdir new; cp built new/built; ./built a; new/built b";
+    let (_, fine) = both("echo secret > .env", &policy, script);
+    assert_eq!(String::from_utf8_lossy(&fine.stdout), "a\nb\n", "{fine:?}");
+    refused("the file", "echo secret > .env", &policy, "cat .env");
+    refused("as another user of the kernel would", "cp /bin/true x.pem", &policy, "./x.pem");
+}
