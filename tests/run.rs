@@ -225,6 +225,21 @@ fn a_program_that_a_forwarded_signal_ends_gives_its_status() {
     assert_eq!(status.code(), Some(143), "{status:?}");
 }
 
+/// The launcher stops with the program, and one signal to it alone continues both.
+#[test]
+fn a_run_that_stopped_goes_on() {
+    use rustix::process::{WaitOptions, waitpid};
+    let bed = Bed::new(&[]);
+    let mut run = Running::start(&bed, &[], "echo ready; kill -STOP $$; echo on; exit 3");
+    assert_eq!(run.line(), "ready");
+    let pid = Pid::from_raw(run.child.id().cast_signed());
+    let (_, status) = waitpid(pid, WaitOptions::UNTRACED).expect("waitpid").expect("a change");
+    assert!(status.stopped(), "{status:?}");
+    run.signal(Signal::CONT);
+    assert_eq!(run.line(), "on");
+    assert_eq!(wait(&mut run.child, PATIENCE).and_then(|s| s.code()), Some(3));
+}
+
 /// Children in every relation: plain, in a session of its own, orphaned twice, ignoring signals.
 const FAMILY: &str = "sleep 1000 & echo $!; setsid sleep 1001 & echo $!; \
     (setsid sh -c 'sleep 1002 & echo $!' &); (trap '' TERM HUP INT; sleep 1003 & echo $!); ";

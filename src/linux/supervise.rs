@@ -65,6 +65,7 @@ impl Signals {
                 }
                 continue;
             }
+            let mut stopped = false;
             while let Ok(Some((pid, change))) = process::wait_any(false) {
                 if pid != program {
                     continue;
@@ -73,9 +74,19 @@ impl Signals {
                     Change::Exited(status) => return Ok(status as u8),
                     Change::Killed(signal) => return Ok(128 + signal as u8),
                     // The shell that waits for us has to see us stop, too.
-                    Change::Stopped(_) => process::stop_self(),
-                    Change::Continued => {}
+                    Change::Stopped(_) => {
+                        process::stop_self();
+                        // The signal that continued us: passed on later than it came, it would undo
+                        // a stop that the program got meanwhile.
+                        SignalSet::of(&[libc::SIGCONT]).wait_for(Duration::ZERO);
+                        stopped = true;
+                    }
+                    Change::Continued => stopped = false,
                 }
+            }
+            // It was for us alone, and not for our process group.
+            if stopped {
+                process::signal(program, libc::SIGCONT);
             }
         }
     }
