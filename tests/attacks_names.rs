@@ -67,9 +67,9 @@ fn nothing_takes_the_place_of_a_directory_that_a_denial_names() {
 #[test]
 fn a_denial_holds_where_a_mount_shows_the_same_directory() {
     let unshare = ["unshare", "-m", "--propagation", "private"];
-    let may_mount =
-        Command::new(unshare[0]).args(&unshare[1..]).args(["mount", "-t", "tmpfs", "t", "/mnt"]);
-    if !{ may_mount }.output().is_ok_and(|output| output.status.success()) {
+    let mut mount = Command::new(unshare[0]);
+    mount.args(&unshare[1..]).args(["mount", "-t", "tmpfs", "t", "/mnt"]);
+    if !mount.output().is_ok_and(|output| output.status.success()) {
         assert!(!rustix::process::getuid().is_root(), "root may mount");
         eprintln!("skipped: only root may mount");
         return;
