@@ -57,7 +57,7 @@ const NAME: &str = "landstrip";
 #[must_use]
 pub fn main() -> u8 {
     #[cfg(target_os = "linux")]
-    crate::linux::sys::process::fill_stdio();
+    crate::linux::sys::identity::fill_stdio();
     std::panic::set_hook(Box::new(|panic| {
         let message = panic.to_string();
         report(&Error::from(Failure::new(Code::InternalError, message)).into_trap());

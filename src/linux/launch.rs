@@ -1,12 +1,14 @@
 //! The direct launch: a program on the host's own root, under a policy.
 //!
 //! Everything that can fail or allocate happens before the new process exists; it only applies, see
-//! [`process::spawn`]. The order matters, and each constraint stands where it binds.
+//! [`spawn::spawn`]. The order matters, and each constraint stands where it binds.
 
 use super::broker::{self, Broker, Config, Reporter};
 use super::filter::{self, Options};
-use super::sys::process::{self, CStrings, Launch, Outsider, SignalScope, Step};
-use super::sys::{self, Errno};
+use super::sys::domain::{self, Outsider, SignalScope};
+use super::sys::signals::{self, SignalSet};
+use super::sys::spawn::{self, CStrings, Launch, Started, Step};
+use super::sys::{self, Errno, identity};
 use super::tmpdir::TemporaryDirectory;
 use super::{host, landlock, supervise};
 use crate::cli::TrapFd;
@@ -50,9 +52,9 @@ pub const KEEP: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 
 ///
 /// When the program did not start, or could not be supervised to its end.
 pub fn run(job: Job) -> Result<u8, Error> {
-    process::share_heap();
+    identity::share_heap();
     let signals = supervise::Signals::block();
-    let ignore_sigpipe = process::ignore_sigpipe();
+    let ignore_sigpipe = signals::ignore_sigpipe();
     let path = look_up(&job.args[0], &job.env)?;
     // Made before the host is asked: inside another run, asking gives up the outer broker's help.
     let temporary = Temporary(make_temporary(&job.env)?);
@@ -64,7 +66,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
 
     // Root keeps the capabilities that work on files and processes of its own.
     let (_, permitted) =
-        process::capabilities().map_err(|e| setup(Mechanism::Seccomp, "capget", e))?;
+        identity::capabilities().map_err(|e| setup(Mechanism::Seccomp, "capget", e))?;
     let keep = permitted & KEEP;
     let inherited = inherited_files(&plan);
     let mut inner = plan.inner.clone();
@@ -146,7 +148,7 @@ struct Start {
     inherit: Vec<i32>,
     keep_capabilities: Option<u64>,
     ignore_sigpipe: bool,
-    mask: process::SignalSet,
+    mask: SignalSet,
     watch: OwnedFd,
     broker: Option<Arc<Broker>>,
     /// execve(2) is notified: the broker has to serve before this thread is back from it.
@@ -180,7 +182,7 @@ impl Start {
         }
     }
 
-    fn start(&self) -> Result<process::Started, NotStarted> {
+    fn start(&self) -> Result<Started, NotStarted> {
         let failed = |what, errno| NotStarted::Setup(setup(Mechanism::Landlock, what, errno));
         let outsider = match self.scoped {
             true => Some(Outsider::find().map_err(|e| failed("fork", e))?),
@@ -193,7 +195,7 @@ impl Start {
                 let message = "signals leave the domain although the kernel has scopes";
                 NotStarted::Setup(Failure::setup(Mechanism::Landlock, message))
             })?;
-            let watcher = process::start_watcher(self.watch.as_fd(), scope)
+            let watcher = domain::start_watcher(self.watch.as_fd(), scope)
                 .map_err(|e| failed("watcher", e))?;
             if let Some(broker) = &self.broker {
                 broker.keep_from(watcher);
@@ -208,7 +210,7 @@ impl Start {
             })?;
             announce = Some(writer);
         }
-        process::spawn(&Launch {
+        spawn::spawn(&Launch {
             path: &self.path,
             argv: &self.argv,
             shell: &self.shell,

@@ -1,6 +1,7 @@
 //! Waiting for the program: signals, job control, the end of everything it started.
 
-use super::sys::process::{self, Change, SignalSet};
+use super::sys::domain;
+use super::sys::signals::{self, Change, SignalSet};
 use crate::cli::error::{Error, Failure};
 use crate::trap::Code;
 use std::os::fd::OwnedFd;
@@ -34,8 +35,8 @@ impl Signals {
     /// Blocks them.
     pub fn block() -> Signals {
         let mut all = FORWARDED.to_vec();
-        all.extend([libc::SIGCHLD, process::watcher_signal()]);
-        process::adopt_orphans();
+        all.extend([libc::SIGCHLD, domain::watcher_signal()]);
+        domain::adopt_orphans();
         let set = SignalSet::of(&all);
         Signals { before: set.block(), set }
     }
@@ -55,18 +56,18 @@ impl Signals {
     pub fn supervise(&self, program: i32) -> Result<u8, Error> {
         loop {
             let (signal, sent) = self.set.wait();
-            if signal == process::watcher_signal() {
+            if signal == domain::watcher_signal() {
                 let message = "the watcher process was killed; the run was ended";
                 return Err(Failure::new(Code::SuperviseFailed, message).into());
             }
             if signal != libc::SIGCHLD {
                 if sent {
-                    process::signal(program, signal);
+                    signals::signal(program, signal);
                 }
                 continue;
             }
             let mut stopped = false;
-            while let Ok(Some((pid, change))) = process::wait_any(false) {
+            while let Ok(Some((pid, change))) = signals::wait_any(false) {
                 if pid != program {
                     continue;
                 }
@@ -75,7 +76,7 @@ impl Signals {
                     Change::Killed(signal) => return Ok(128 + signal as u8),
                     // The shell that waits for us has to see us stop, too.
                     Change::Stopped(_) => {
-                        process::stop_self();
+                        signals::stop_self();
                         // The signal that continued us: passed on later than it came, it would undo
                         // a stop that the program got meanwhile.
                         SignalSet::of(&[libc::SIGCONT]).wait_for(Duration::ZERO);
@@ -86,7 +87,7 @@ impl Signals {
             }
             // It was for us alone, and not for our process group.
             if stopped {
-                process::signal(program, libc::SIGCONT);
+                signals::signal(program, libc::SIGCONT);
             }
         }
     }
@@ -105,7 +106,7 @@ pub fn end_all(watch: OwnedFd) {
     while !reap() && Instant::now() < deadline {
         if children.wait_for(Duration::from_millis(100)).is_none() {
             // There is no watcher (Landlock before ABI 6), or it was killed.
-            process::kill_children();
+            domain::kill_children();
         }
     }
 }
@@ -113,7 +114,7 @@ pub fn end_all(watch: OwnedFd) {
 /// Reaps what has ended; whether no child is left.
 fn reap() -> bool {
     loop {
-        match process::wait_any(false) {
+        match signals::wait_any(false) {
             Err(_) => return true,
             Ok(Some(_)) => {}
             Ok(None) => return false,

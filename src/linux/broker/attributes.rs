@@ -6,7 +6,7 @@ use super::report::Refusal;
 use super::resolve::{Object, fd_name, file_type};
 use super::task::Task;
 use super::{Answer, Errno};
-use crate::linux::sys::{memory, process};
+use crate::linux::sys::{identity, memory, signals};
 use crate::policy::Access;
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid, XattrFlags,
@@ -90,7 +90,7 @@ impl Task<'_> {
                 _ => return Err(Errno::INVAL),
             }
             if length > stat.st_size && length as u64 > self.file_size_limit()? {
-                process::signal_thread(self.tid(), libc::SIGXFSZ);
+                signals::signal_thread(self.tid(), libc::SIGXFSZ);
                 return Err(Errno::FBIG);
             }
             let file = self.broker.reopen(object.fd.as_fd(), OFlags::WRONLY | OFlags::NONBLOCK)?;
@@ -101,7 +101,7 @@ impl Task<'_> {
     /// The task's RLIMIT_FSIZE, which the kernel would hold against it and not against us.
     fn file_size_limit(&self) -> Result<u64, Errno> {
         // Not to be had of a process that gave up its user: then the limit does not hold here.
-        let limit = process::file_size_limit(self.tid()).unwrap_or(u64::MAX);
+        let limit = identity::file_size_limit(self.tid()).unwrap_or(u64::MAX);
         self.still_waits()?;
         Ok(limit)
     }

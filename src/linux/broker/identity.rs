@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 /// The file-system user of this thread.
 pub fn fs_uid() -> u32 {
-    crate::linux::sys::process::fs_uid()
+    crate::linux::sys::identity::fs_uid()
 }
 
 impl Task<'_> {

@@ -8,7 +8,7 @@
 use super::resolve::Spot;
 use super::task::Task;
 use super::{Answer, Broker, handle};
-use crate::linux::sys::{Errno, process, seccomp};
+use crate::linux::sys::{Errno, identity, seccomp, signals, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -90,7 +90,7 @@ impl Pool {
 
 /// Serves the notifications of `listener` on the calling thread, until no target is left.
 pub fn serve(broker: &Arc<Broker>, listener: OwnedFd) {
-    process::catch_interrupts();
+    signals::catch_interrupts();
     seccomp::set_sync_wake_up(std::os::fd::AsFd::as_fd(&listener));
     if broker.listener.set(listener).is_ok() {
         let slot = Arc::new(Slot::default());
@@ -108,7 +108,7 @@ pub fn serve(broker: &Arc<Broker>, listener: OwnedFd) {
 pub fn serve_announced(broker: &Arc<Broker>, pipe: OwnedFd) -> std::io::Result<()> {
     let broker = Arc::clone(broker);
     let serve = move || {
-        if let Ok(Some(listener)) = process::announced_listener(&pipe) {
+        if let Ok(Some(listener)) = spawn::announced_listener(&pipe) {
             drop(pipe);
             serve(&broker, listener);
         }
@@ -128,8 +128,8 @@ fn add_worker(broker: &Arc<Broker>) {
 fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
     slot.tid.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Release);
     // A mask and a working directory of this thread's own, and no more capabilities than it needs.
-    let ready = process::own_file_context().is_ok()
-        && process::set_capabilities(broker.own_capabilities, broker.own_capabilities).is_ok();
+    let ready = identity::own_file_context().is_ok()
+        && identity::set_capabilities(broker.own_capabilities, broker.own_capabilities).is_ok();
     if !ready {
         // Nobody answers then, and the target waits: end the run rather than serve with other rights.
         std::process::abort();
@@ -320,7 +320,7 @@ fn release(broker: &Broker, slot: &Slot) {
     // A worker that went on to another call meanwhile only tries that one again.
     if give_up {
         slot.interrupted.store(id, Ordering::Release);
-        process::interrupt_thread(slot.tid.load(Ordering::Acquire));
+        signals::interrupt_thread(slot.tid.load(Ordering::Acquire));
     }
 }
 
@@ -342,6 +342,6 @@ fn dismiss(slots: &[Arc<Slot>]) {
     // Never the first: somebody has to stay.
     if let Some(slot) = slots.iter().skip(1).rfind(idle) {
         slot.dismissed.store(true, Ordering::Release);
-        process::interrupt_thread(slot.tid.load(Ordering::Acquire));
+        signals::interrupt_thread(slot.tid.load(Ordering::Acquire));
     }
 }

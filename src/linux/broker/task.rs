@@ -1,7 +1,7 @@
 //! The task that a notification came from: its memory, its directories, its identity.
 
 use super::Broker;
-use crate::linux::sys::{Errno, memory, process, seccomp::Notification};
+use crate::linux::sys::{Errno, identity, memory, seccomp::Notification};
 use rustix::fs::{Mode, OFlags};
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
@@ -198,9 +198,9 @@ impl Task<'_> {
         let status = self.status()?;
         self.still_waits()?;
         DISGUISED.set(true);
-        process::set_fs_identity(status.uid, status.gid, Some(&status.groups))?;
+        identity::set_fs_identity(status.uid, status.gid, Some(&status.groups))?;
         let keep = self.broker.own_capabilities;
-        process::set_capabilities(status.capabilities & keep | keep & ALWAYS, keep)
+        identity::set_capabilities(status.capabilities & keep | keep & ALWAYS, keep)
     }
 
     /// Checks that the broker may do for the task what Landlock covers. A task in a domain of its own
@@ -219,8 +219,8 @@ impl Task<'_> {
             return;
         }
         let broker = self.broker;
-        let restored = process::set_capabilities(broker.own_capabilities, broker.own_capabilities)
-            .and_then(|()| process::set_fs_identity(broker.uid, broker.gid, Some(&broker.groups)));
+        let restored = identity::set_capabilities(broker.own_capabilities, broker.own_capabilities)
+            .and_then(|()| identity::set_fs_identity(broker.uid, broker.gid, Some(&broker.groups)));
         if restored.is_err() {
             // A worker with a wrong identity must not serve anybody.
             std::process::abort();

@@ -3,14 +3,22 @@
 //! This directory is the only place of the Linux backend that holds `unsafe`.
 #![allow(unsafe_code)]
 
+pub mod domain;
+pub mod identity;
 pub mod ipc;
 pub mod memory;
 pub mod probe;
-pub mod process;
 pub mod seccomp;
+pub mod signals;
 pub mod socket;
+pub mod spawn;
 
 pub use rustix::io::Errno;
+
+/// What the calling thread's last call through the C library failed with.
+fn last_errno() -> Errno {
+    Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
 
 /// Turns the return value of `libc::syscall` into a result.
 fn check(value: libc::c_long) -> Result<usize, Errno> {

@@ -1,6 +1,6 @@
 //! Trying things out in a process of their own: what it does to itself ends with it.
 
-use super::process::last_errno;
+use super::last_errno;
 use super::{Errno, seccomp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
@@ -91,7 +91,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if !self.reaped {
-            super::process::signal(self.pid, libc::SIGKILL);
+            super::signals::signal(self.pid, libc::SIGKILL);
             self.reap();
         }
     }

@@ -1,0 +1,116 @@
+//! What a thread or a process is: its capabilities, its user on files, its limits.
+
+use super::{Errno, check};
+
+/// Drops every capability outside `keep` from all sets of the calling thread. The bounding set stays:
+/// it limits what execve(2) adds, and under no_new_privs execve adds nothing, capabilities(7).
+pub fn limit_capabilities(keep: u64) -> Result<(), Errno> {
+    // SAFETY: by-value prctl.
+    unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
+    let (_, permitted) = capabilities()?;
+    set_capabilities(permitted & keep, permitted & keep)
+}
+
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+
+/// Effective and permitted capabilities of the calling thread, as bit masks.
+///
+/// # Errors
+///
+/// As capget(2).
+pub fn capabilities() -> Result<(u64, u64), Errno> {
+    let mut header = [CAPABILITY_VERSION_3, 0];
+    let mut data = [0u32; 6];
+    // SAFETY: version 3 takes a header of two words and two data triples.
+    check(unsafe { libc::syscall(libc::SYS_capget, header.as_mut_ptr(), data.as_mut_ptr()) })?;
+    let join = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+    Ok((join(data[0], data[3]), join(data[1], data[4])))
+}
+
+/// Sets the calling thread's effective and permitted capabilities; the inheritable set becomes empty.
+///
+/// # Errors
+///
+/// `EPERM` for a capability that is not permitted.
+pub fn set_capabilities(effective: u64, permitted: u64) -> Result<(), Errno> {
+    let header = [CAPABILITY_VERSION_3, 0];
+    let data = [
+        effective as u32,
+        permitted as u32,
+        0,
+        (effective >> 32) as u32,
+        (permitted >> 32) as u32,
+        0,
+    ];
+    // SAFETY: as in `capabilities`.
+    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) }).map(|_| ())
+}
+
+/// Sets the calling thread's file-system user and group, and its supplementary groups.
+pub fn set_fs_identity(uid: u32, gid: u32, groups: Option<&[u32]>) -> Result<(), Errno> {
+    if let Some(groups) = groups {
+        // SAFETY: the raw call changes this thread alone; the pointer covers `groups`.
+        check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) })?;
+    }
+    // SAFETY: by-value system calls on this thread alone. They report no error; asking again with an
+    // invalid id returns the value in force.
+    unsafe {
+        libc::syscall(libc::SYS_setfsgid, gid);
+        libc::syscall(libc::SYS_setfsuid, uid);
+        let now = (
+            libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32,
+            libc::syscall(libc::SYS_setfsgid, u32::MAX) as u32,
+        );
+        if now != (uid, gid) { Err(Errno::PERM) } else { Ok(()) }
+    }
+}
+
+/// The file-system user of the calling thread.
+pub fn fs_uid() -> u32 {
+    // SAFETY: an invalid id changes nothing and returns the one in force, see setfsuid(2).
+    unsafe { libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32 }
+}
+
+/// Gives the calling thread a working directory and a mask of its own.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub fn own_file_context() -> Result<(), Errno> {
+    // SAFETY: CLONE_FS splits no memory and no descriptors, which `unshare_unsafe` warns of.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }
+}
+
+/// Keeps the C library from reserving a heap for each thread, which costs system calls at its start
+/// and memory later. The threads here allocate little.
+pub fn share_heap() {
+    // SAFETY: by-value call, before there is a second thread.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
+/// Opens `/dev/null` for each of the first three descriptors that is closed, so that none of ours
+/// takes its place and reaches the program as its standard input or output.
+pub fn fill_stdio() {
+    for fd in 0..3 {
+        // SAFETY: by-value calls and a constant path; the lowest free number is `fd`.
+        unsafe {
+            if libc::fcntl(fd, libc::F_GETFD) < 0 {
+                libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+            }
+        }
+    }
+}
+
+/// The soft limit on the size of files that process `pid` writes, in bytes; `u64::MAX` is none.
+///
+/// # Errors
+///
+/// As prlimit(2).
+pub fn file_size_limit(pid: i32) -> Result<u64, Errno> {
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: no new limit is set, and `limit` is writable.
+    check(i64::from(unsafe {
+        libc::prlimit64(pid, libc::RLIMIT_FSIZE, std::ptr::null(), &raw mut limit)
+    }))?;
+    Ok(limit.rlim_cur)
+}

@@ -1,0 +1,148 @@
+//! Signals and children.
+
+use super::{Errno, check};
+use std::ffi::c_int;
+
+/// A set of signals.
+#[derive(Clone, Copy)]
+pub struct SignalSet(libc::sigset_t);
+
+impl SignalSet {
+    /// The set as the C library has it.
+    pub(super) fn raw(&self) -> *const libc::sigset_t {
+        &raw const self.0
+    }
+
+    /// The set of `signals`.
+    pub fn of(signals: &[c_int]) -> SignalSet {
+        // SAFETY: sigemptyset initialises the set, sigaddset checks the number.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for &signal in signals {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            SignalSet(set)
+        }
+    }
+
+    /// Blocks the set in the calling thread and returns the mask before.
+    pub fn block(&self) -> SignalSet {
+        // SAFETY: both pointers are valid sets.
+        unsafe {
+            let mut old = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.0, &raw mut old);
+            SignalSet(old)
+        }
+    }
+
+    /// Waits at most `limit` for one of the set, which must be blocked.
+    pub fn wait_for(&self, limit: std::time::Duration) -> Option<c_int> {
+        let limit = libc::timespec {
+            tv_sec: limit.as_secs() as libc::time_t,
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        };
+        // SAFETY: the set and the time are valid; no information is asked for.
+        let signal = unsafe {
+            libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const limit)
+        };
+        (signal > 0).then_some(signal)
+    }
+
+    /// Waits for one of the set, which must be blocked; returns its number and whether another
+    /// process sent it (rather than the kernel or the terminal).
+    pub fn wait(&self) -> (c_int, bool) {
+        loop {
+            // SAFETY: `info` is writable; the set is valid.
+            unsafe {
+                let mut info: libc::siginfo_t = std::mem::zeroed();
+                let signal = libc::sigwaitinfo(&raw const self.0, &raw mut info);
+                if signal > 0 {
+                    return (signal, info.si_code <= 0);
+                }
+            }
+        }
+    }
+}
+
+/// Sends `signal` to `pid`; a process that is gone already is no error.
+pub fn signal(pid: i32, signal: c_int) {
+    // SAFETY: by value; callers pass the pid of a child that they have not reaped.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// How a child changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It ended with this exit status.
+    Exited(i32),
+    /// This signal ended it.
+    Killed(i32),
+    /// This signal stopped it.
+    Stopped(i32),
+    /// It runs again.
+    Continued,
+}
+
+/// The next change of any child; without `block`, `None` when nothing changed.
+///
+/// # Errors
+///
+/// `ECHILD` when there is no child left.
+pub fn wait_any(block: bool) -> Result<Option<(i32, Change)>, Errno> {
+    let flags = libc::WUNTRACED | libc::WCONTINUED | if block { 0 } else { libc::WNOHANG };
+    let mut status = 0;
+    // SAFETY: `status` is writable.
+    let pid = check(i64::from(unsafe { libc::waitpid(-1, &raw mut status, flags) }))? as i32;
+    if pid == 0 {
+        return Ok(None);
+    }
+    let change = if libc::WIFEXITED(status) {
+        Change::Exited(libc::WEXITSTATUS(status))
+    } else if libc::WIFSIGNALED(status) {
+        Change::Killed(libc::WTERMSIG(status))
+    } else if libc::WIFSTOPPED(status) {
+        Change::Stopped(libc::WSTOPSIG(status))
+    } else {
+        Change::Continued
+    };
+    Ok(Some((pid, change)))
+}
+
+/// Interrupts a blocking system call of thread `tid` of this process, see [`catch_interrupts`].
+pub fn interrupt_thread(tid: i32) {
+    // SAFETY: by value; the thread belongs to this process.
+    unsafe {
+        libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGURG);
+    }
+}
+
+/// Makes `SIGURG` interrupt system calls (EINTR) and do nothing else.
+pub fn catch_interrupts() {
+    extern "C" fn nothing(_: c_int) {}
+    // SAFETY: installs a handler that does nothing, without SA_RESTART.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
+        libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut());
+    }
+}
+
+/// Stops this process, as the program was stopped, until somebody continues it.
+pub fn stop_self() {
+    // SAFETY: by value.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
+/// Ignores SIGPIPE, so that writing to a reader who left is an error and not the end; returns
+/// whether it was ignored before.
+pub fn ignore_sigpipe() -> bool {
+    // SAFETY: SIG_IGN runs no code.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) == libc::SIG_IGN }
+}
+
+/// Sends `signal` to thread `tid` of a target.
+pub fn signal_thread(tid: i32, signal: c_int) {
+    // SAFETY: by value; the target waits for our answer, so the number is its own.
+    unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
+}
