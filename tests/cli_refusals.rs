@@ -342,7 +342,10 @@ fn wrong_command_lines_are_usage_errors() {
         (&["run", "--bundle", "bundle", "a/b"], "is no ID"),
         (&["spec"], "PROGRAM"),
         (&["spec", "--bundle", "bundle", "--", "touch", "mark"], "bundle/config.json"),
-        (&["spec", "--bundle", "nowhere", "--", "touch", "mark"], "nowhere/config.json"),
+        (&["spec", "--bundle", "no/where", "--", "touch", "mark"], "no/where/config.json"),
+        (&["run", "--accept", "nosuch", "--", "touch", "mark"], "nosuch"),
+        (&["run", "nowhere"], "put `--` before it"),
+        (&["run", "touch", "mark"], "Put `--` before the program"),
         (&["why"], "PATH|HOST"),
         (&["why", ""], "empty"),
         (&["why", "http://example.com"], "schemes"),
@@ -459,10 +462,11 @@ fn bundles_that_ask_for_more_are_refused_by_field() {
         assert_eq!(record["code"], "POLICY_PARSE_FAILED", "{text:?}: {record}");
         assert_eq!(record["line"].as_u64(), line, "{text:?}: {record}");
     }
-    let record = place.refused(&["run", "nowhere"], b"").trap();
+    std::fs::create_dir(place.path("empty")).unwrap();
+    let record = place.refused(&["run", "empty"], b"").trap();
     assert_eq!(
         (&record["code"], &record["file"]),
-        (&json!("POLICY_IO_FAILED"), &json!("nowhere/config.json"))
+        (&json!("POLICY_IO_FAILED"), &json!("empty/config.json"))
     );
     // Control: the one that asks for nothing more is launched.
     place.write("b/config.json", good.to_string());

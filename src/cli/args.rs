@@ -104,7 +104,7 @@ pub struct RunArgs {
     pub inherit: Vec<i32>,
 
     /// Shortfalls to accept: what this host cannot enforce, by the names that `policy plan` prints
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = crate::plan::ACCEPTABLE)]
     pub accept: Vec<String>,
 
     /// Seconds that a query waits for its answer before the operation is denied
@@ -148,7 +148,7 @@ pub struct PlanArgs {
     pub inspect: InspectArgs,
 
     /// Shortfalls to accept, by name
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = crate::plan::ACCEPTABLE)]
     pub accept: Vec<String>,
 }
 
@@ -176,7 +176,7 @@ pub struct SpecArgs {
     pub policy: PolicyArgs,
 
     /// Shortfalls to accept, by name
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = crate::plan::ACCEPTABLE)]
     pub accept: Vec<String>,
 
     /// Write DIR/config.json instead, which must not exist
@@ -273,6 +273,10 @@ impl RunArgs {
     pub fn what(&self) -> Result<What<'_>, String> {
         match (&self.bundle, self.command.split_first()) {
             (None, Some((program, args))) => Ok(What::Program { program, args }),
+            (Some(bundle), None) if self.bundle_dir.is_none() && !bundle.is_dir() => Err(format!(
+                "'{}' is not a bundle; to run a program, put `--` before it",
+                bundle.display()
+            )),
             (Some(_), None) if !self.policy.is_empty() => Err(
                 "a bundle brings its policy: --policy, --policy-format and --cwd cannot be used \
                     with it"
@@ -356,7 +360,7 @@ mod tests {
 
     #[test]
     fn run_takes_a_bundle_or_a_program() {
-        assert_eq!(run(&["run", "dir/"]).what(), Ok(What::Bundle(&"dir/".into())));
+        assert_eq!(run(&["run", "src/"]).what(), Ok(What::Bundle(&"src/".into())));
         assert!(run(&["run"]).what().is_err());
         assert!(run(&["run", "dir/", "--", "ls"]).what().is_err());
         assert!(run(&["run", "-p", "x", "dir/"]).what().is_err());
@@ -376,8 +380,11 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn lists_split_at_commas_and_descriptors_start_at_3() {
-        let args = run(&["run", "--inherit", "3,4", "--accept", "a,b", "--", "ls"]);
-        assert_eq!((args.inherit, args.accept), (vec![3, 4], vec!["a".into(), "b".into()]));
+        let args = run(&["run", "--inherit", "3,4", "--accept", "limits,domains", "--", "ls"]);
+        assert_eq!(
+            (args.inherit, args.accept),
+            (vec![3, 4], vec!["limits".into(), "domains".into()])
+        );
         for line in [["--trap-fd", "2"], ["--trap-fd", "-1"], ["--inherit", "0"]] {
             let line = [&["landstrip", "run"], &line[..], &["--", "ls"]].concat();
             assert!(Args::try_parse_from(&line).is_err(), "{line:?}");

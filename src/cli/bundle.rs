@@ -47,7 +47,7 @@ pub fn refused(refusal: Refusal) -> Failure {
     Failure { key, line, ..Failure::new(Code::PolicyParseFailed, message) }
 }
 
-/// Writes `document` into `dir`. It holds the environment, so that only its owner may read it.
+/// Writes `document` into `dir`, which is made where it does not exist. It holds the environment, so that only its owner may read it.
 ///
 /// # Errors
 ///
@@ -58,6 +58,10 @@ pub fn write(dir: &Path, document: &Value) -> Result<(), Error> {
     let mut text = serde_json::to_vec_pretty(document)
         .map_err(|error| Failure::new(Code::InternalError, error.to_string()))?;
     text.push(b'\n');
+    match std::fs::create_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        _ => {}
+    }
     let mut file = private().open(&path).map_err(failed)?;
     file.write_all(&text).map_err(|error| {
         // Half a document would keep the next try from writing a whole one.

@@ -100,7 +100,15 @@ fn finish_parse(error: &clap::Error) -> u8 {
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let text = text.split("\n\nFor more information").next().unwrap_or(text).trim();
-    finish(Err(Error::Usage(text.to_owned())))
+    let mut text = text.to_owned();
+    let line: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if error.kind() == clap::error::ErrorKind::UnknownArgument
+        && line.first().is_some_and(|verb| verb == "run")
+        && !line.iter().any(|word| word == "--")
+    {
+        text.push_str("\n\nPut `--` before the program: run [OPTIONS] -- PROGRAM [ARGS...]");
+    }
+    finish(Err(Error::Usage(text)))
 }
 
 fn dispatch(args: Args, line: &[OsString]) -> u8 {

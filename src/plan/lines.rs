@@ -45,6 +45,10 @@ pub struct Line {
     pub note: Option<&'static str>,
 }
 
+/// The names of the shortfalls that can be accepted.
+pub const ACCEPTABLE: [&str; 7] =
+    ["signals", "nested", "proxy-port", "domains", "local-binding", "unix-sockets", "limits"];
+
 /// Something that no mechanism of this host holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shortfall {
@@ -100,6 +104,27 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
         add("limits", &format!("a resource limit {not_yet}"), Some(origin), true);
     }
     found
+}
+
+/// Inside another run there is no broker of ours, so a root that Landlock cannot grant whole is not
+/// granted at all.
+pub(super) fn not_granted(policy: &ResolvedPolicy, granted: &[String]) -> Option<Shortfall> {
+    let lost = |rule: &&Rule| {
+        let whole = matches!(&rule.pattern, Pattern::Subtree(path) if granted.contains(path));
+        rule.access == Access::Write
+            && rule.effect == Effect::Allow
+            && !rule.origin.is_built_in()
+            && !whole
+    };
+    let rule = policy.rules.iter().find(lost)?;
+    let message = "inside another run only what Landlock can grant whole is granted: nothing, or only \
+        a part, can be written here, since something in it is denied";
+    Some(Shortfall {
+        name: "nested",
+        message: message.to_owned(),
+        origin: Some(rule.origin.clone()),
+        acceptable: true,
+    })
 }
 
 fn limit_origins(policy: &ResolvedPolicy) -> impl Iterator<Item = &Origin> {

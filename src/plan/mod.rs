@@ -9,7 +9,7 @@ pub mod mounts;
 
 use crate::policy::carve::MAX_ENTRIES;
 use crate::policy::{Access, Decider, Effect, FsView, Kind, Origin, Pattern, ResolvedPolicy, Rule};
-pub use lines::{Holder, Line, Shortfall};
+pub use lines::{ACCEPTABLE, Holder, Line, Shortfall};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -178,7 +178,10 @@ pub fn plan(
         grants: roots(&policy, temporary, view),
         ..Layer::default()
     };
-    let shortfalls = lines::shortfalls(&policy, host);
+    let mut shortfalls = lines::shortfalls(&policy, host);
+    if !broker {
+        shortfalls.extend(lines::not_granted(&policy, &kernel_write));
+    }
     Plan {
         policy,
         decider,

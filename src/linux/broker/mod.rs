@@ -335,6 +335,7 @@ fn handle(task: &Task<'_>) -> Answer {
         | c::SYS_sched_setscheduler
         | c::SYS_sched_setparam
         | c::SYS_sched_setattr => task.adjust_process(task.int(0)),
+        c::SYS_ioctl => task.open_peer(),
         c::SYS_setpriority | c::SYS_ioprio_set => task.adjust_process(task.int(1)),
         c::SYS_landlock_create_ruleset => task.create_ruleset(),
         c::SYS_landlock_restrict_self => task.restrict_self(),

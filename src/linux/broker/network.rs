@@ -103,8 +103,8 @@ impl Task<'_> {
         Ok(self.refuse_network(Operation::Socket, target, grant, None))
     }
 
-    /// A copy of the task's socket.
-    fn socket_copy(&self) -> Result<OwnedFd, Errno> {
+    /// A copy of the task's descriptor in register 0.
+    pub(super) fn own_copy(&self) -> Result<OwnedFd, Errno> {
         let tid = Pid::from_raw(self.tid()).ok_or(Errno::SRCH)?;
         // A thread that leads no group: PIDFD_THREAD (Linux 6.9), or its group's leader.
         let thread = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
@@ -136,7 +136,7 @@ impl Task<'_> {
     /// The copy and the address of connect(2) and bind(2), or the refusal when there is no copy.
     fn endpoint(&self, operation: Operation) -> Result<Result<(OwnedFd, Vec<u8>), Answer>, Errno> {
         let address = self.address()?;
-        match self.socket_copy() {
+        match self.own_copy() {
             Ok(copy) => Ok(Ok((copy, address))),
             Err(Errno::PERM | Errno::NOSYS) => {
                 self.still_waits()?;
@@ -268,7 +268,7 @@ impl Task<'_> {
 
     /// listen(2), notified where the network is fenced: an internet socket would take a free port.
     pub(super) fn listen(&self) -> Result<Answer, Errno> {
-        let copy = match self.socket_copy() {
+        let copy = match self.own_copy() {
             Ok(copy) => copy,
             Err(Errno::PERM | Errno::NOSYS) => {
                 let why = "sockets of the target cannot be reached here (pidfd_getfd is refused)";

@@ -126,6 +126,16 @@ impl Task<'_> {
         })
     }
 
+    /// `TIOCGPTPEER`: who has the master may open the terminal.
+    pub(super) fn open_peer(&self) -> Result<Answer, Errno> {
+        let flags = self.int(2);
+        let master = self.own_copy()?;
+        self.may_act()?;
+        let ours = flags | libc::O_CLOEXEC | libc::O_NOCTTY;
+        let terminal = crate::linux::sys::terminal_of(&master, ours)?;
+        Ok(Answer::Descriptor(terminal, flags & libc::O_CLOEXEC != 0))
+    }
+
     /// A call that changes how process `id`, a register argument, is scheduled or limited.
     pub(super) fn adjust_process(&self, id: i32) -> Result<Answer, Errno> {
         if id == self.tid() || self.is_of_the_run(id) {

@@ -23,7 +23,7 @@ const NEW_TIME: u32 = 0x80;
 /// Every system call beside the opens that is not simply allowed.
 pub fn decisions(options: Options) -> Vec<Decision> {
     let mut list = Vec::with_capacity(160);
-    descriptors(&mut list);
+    descriptors(options, &mut list);
     sockets(options, &mut list);
     if options.broker {
         brokered(options, &mut list);
@@ -64,7 +64,7 @@ fn always(list: &mut Vec<Decision>, numbers: &[i64], action: Action) {
 
 /// ioctl(2) requests on any descriptor that write to a terminal's input or change a file without
 /// an open for writing. By type letter where a file system owns the whole letter.
-fn descriptors(list: &mut Vec<Decision>) {
+fn descriptors(options: Options, list: &mut Vec<Decision>) {
     const TIOCSTI: u32 = 0x5412;
     const TIOCLINUX: u32 = 0x541c;
     const TIOCCONS: u32 = 0x541d;
@@ -78,6 +78,10 @@ fn descriptors(list: &mut Vec<Decision>) {
     let is = |value| Test::Is(1, u32::MAX, value);
     let letter = |letter: u8| Test::Is(1, 0xff00, u32::from(letter) << 8);
     let mut cases = vec![(is(TIOCSTI), PERM), (is(TIOCLINUX), PERM), (is(TIOCCONS), PERM)];
+    if options.broker {
+        // Opens a terminal by its master, in a directory that Landlock does not grant.
+        cases.push((is(crate::linux::sys::TIOCGPTPEER), Action::Notify));
+    }
     // Reading, or writing through a descriptor that is open for writing.
     for allowed in [
         FS_IOC_GETFLAGS,
