@@ -319,6 +319,23 @@ fn denials_are_reported_in_their_shape() {
 }
 
 #[test]
+fn a_refused_connection_names_the_line_that_closes_the_network() {
+    let bed = Bed::new(&[]);
+    for (network, reason, key) in [
+        (json!({"allowNetwork": false}), "deny_match", json!("network.allowNetwork")),
+        (json!({}), "allow_miss", Value::Null),
+    ] {
+        let run = bed.boxed(
+            &json!({"network": network}),
+            &["s=socket AF_INET SOCK_STREAM 0", "connect $s in:127.0.0.1:9 #"],
+        );
+        let trap = run.traps.iter().find(|trap| trap["kind"] == "network").expect("a trap");
+        assert_eq!((&trap["reason"], &trap["rule"]["key"]), (&json!(reason), &key), "{trap}");
+        assert_eq!(trap["target"], "127.0.0.1:9", "{trap}");
+    }
+}
+
+#[test]
 fn a_deny_rule_is_named() {
     let bed = Bed::new(&["put {in}/.env x"]);
     let policy = json!({"filesystem": {"allowWrite": ["{in}"], "denyWrite": ["**/.env"]}});

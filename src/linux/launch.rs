@@ -373,6 +373,7 @@ fn config(
         kernel_read: plan.kernel_read.clone(),
         reads: plan.reads,
         network: plan.network,
+        network_origin: plan.policy.network.allow_network_origin.clone(),
         unix_sockets: plan.unix_sockets,
         linked: linked.collect(),
         inherited: inherited.iter().map(|(_, file)| *file).collect(),

@@ -19,7 +19,7 @@ mod resolve;
 mod task;
 
 use super::sys::{Errno, seccomp};
-use crate::policy::{Access, Decider, Reason, Rule, Verdict};
+use crate::policy::{Access, Decider, Origin, Reason, Rule, Verdict};
 use held::Held;
 pub use pool::{serve, serve_announced};
 pub use report::Reporter;
@@ -73,6 +73,8 @@ pub struct Config {
     pub reads: bool,
     /// Whether the network is fenced.
     pub network: bool,
+    /// The line of the policy that fences it, if one says so.
+    pub network_origin: Option<Origin>,
     /// Whether pathname sockets are fenced.
     pub unix_sockets: bool,
     /// Denied files with more than one name, by device and inode.
@@ -95,6 +97,7 @@ pub struct Broker {
     kernel_read: Held,
     reads: bool,
     network: bool,
+    network_origin: Option<Origin>,
     unix_sockets: bool,
     linked: HashMap<(u64, u64, Access), Rule>,
     inherited: Vec<(u64, u64, Access)>,
@@ -142,6 +145,7 @@ impl Broker {
             decider: config.decider,
             reads: config.reads,
             network: config.network,
+            network_origin: config.network_origin,
             unix_sockets: config.unix_sockets,
             linked: linked.collect(),
             inherited: config.inherited,

@@ -199,6 +199,14 @@ impl Task<'_> {
         message: Option<&str>,
     ) -> Answer {
         let is_path = target.starts_with('/');
+        let by_network = grant.as_ref().is_some_and(|grant| grant.key == "allowNetwork");
+        let origin = self.broker.network_origin.as_ref().filter(|_| by_network);
+        let rule = origin.map(|origin| RuleRef {
+            file: origin.file.clone(),
+            line: origin.line,
+            key: origin.key.clone(),
+            text: "false".to_owned(),
+        });
         self.record(Denial {
             kind: Kind::Network,
             operation,
@@ -208,9 +216,12 @@ impl Task<'_> {
             syscall: syscall_name(self.call.nr()),
             errno: "EACCES",
             flags: Vec::new(),
-            reason: None,
+            reason: Some(match rule {
+                Some(_) => trap::Reason::DenyMatch,
+                None => trap::Reason::AllowMiss,
+            }),
             suggested_grant: grant,
-            rule: None,
+            rule,
             process: self.process(),
             message: message.map(str::to_owned),
         });
