@@ -158,7 +158,7 @@ const UNIX: &[Attack] = &[
     at("stream, relative", "do chdir \"{dir} ; s=socket AF_UNIX SOCK_STREAM 0 ; connect $s un:s #"),
     at(
         "stream, dots",
-        "do s=socket AF_UNIX SOCK_STREAM 0 ; connect $s un:{in}/../../../../{dir}/./s #",
+        "do s=socket AF_UNIX SOCK_STREAM 0 ; connect $s un:../../../../../../..{dir}/./s #",
     ),
     at(
         "stream through a link",
