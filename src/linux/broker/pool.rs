@@ -186,8 +186,8 @@ fn serve_call(task: &Task<'_>, slot: &Slot) {
         Answer::Value(value) => seccomp::answer_value(listener, id, value),
         Answer::Error(Errno::INTR) => seccomp::answer_error(listener, id, ERESTARTSYS),
         Answer::Error(errno) => seccomp::answer_error(listener, id, errno.raw_os_error()),
-        Answer::Descriptor(fd, cloexec) => hand_over(task, &fd, cloexec, None),
-        Answer::Created(fd, cloexec, spot) => hand_over(task, &fd, cloexec, Some(&spot)),
+        Answer::Descriptor(fd, cloexec) => hand_over(task, fd, cloexec, None),
+        Answer::Created(fd, cloexec, spot) => hand_over(task, fd, cloexec, Some(&spot)),
     };
 }
 
@@ -195,18 +195,23 @@ fn serve_call(task: &Task<'_>, slot: &Slot) {
 /// where the file was just made.
 fn hand_over(
     task: &Task<'_>,
-    fd: &OwnedFd,
+    fd: OwnedFd,
     cloexec: bool,
     made: Option<&Spot>,
 ) -> Result<(), Errno> {
     let (listener, id) = (task.broker.listener(), task.call.id());
     // Without ADDFD_FLAG_SEND: only the plain answer wakes the target on this CPU.
-    match seccomp::add_fd(listener, id, std::os::fd::AsFd::as_fd(fd), cloexec) {
-        Ok(number) => seccomp::answer_value(listener, id, number),
+    match seccomp::add_fd(listener, id, std::os::fd::AsFd::as_fd(&fd), cloexec) {
+        Ok(number) => {
+            // Ours has to be closed before the target goes on: it may close its own at once, and expect a
+            // lock to be free, a pipe to end, or a program not to be busy.
+            drop(fd);
+            seccomp::answer_value(listener, id, number)
+        }
         Err(errno) => {
             // The kernel finds out that there is no number left before it makes a file.
             if let Some(spot) = made {
-                spot.take_back(fd);
+                spot.take_back(&fd);
             }
             seccomp::answer_error(listener, id, errno.raw_os_error())
         }
