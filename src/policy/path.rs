@@ -260,7 +260,7 @@ mod tests {
             ),
             ("~/gone", "/data/u/nowhere/x", &["/home/u", "/data/u/gone"], Some("/data/u/gone")),
             ("~/dot/new/file", "/data/u/conf/new/file", &["/home/u", "/data/u/dot"], None),
-            ("x", "/work/x", &[], None),
+            ("x", "/start/x", &[], None),
             ("../../..", "/", &[], None),
             ("~/../y", "/data/y", &["/home/u"], None),
             ("/absent/../x", "/x", &[], None),
@@ -268,7 +268,7 @@ mod tests {
         ];
         for (text, path, links, last) in cases {
             let mut walker = Walker::new(&tree, Some("/home/u"));
-            let target = walker.follow(text, "/work", &Origin::default()).unwrap();
+            let target = walker.follow(text, "/start", &Origin::default()).unwrap();
             assert_eq!(target.path, *path, "{text}");
             assert_eq!(target.links, *links, "{text}");
             assert_eq!(target.last_link.as_deref(), *last, "{text}");
