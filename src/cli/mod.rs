@@ -53,9 +53,10 @@ use view::HostFiles;
 /// The name that the program goes by where its own cannot be told.
 const NAME: &str = "landstrip";
 
-/// Runs the program and returns its exit code. It needs no Rust runtime around it, see `main.rs`.
+/// Runs the program with its command line, its own name first, and returns its exit code. It needs
+/// no Rust runtime around it, see `main.rs`.
 #[must_use]
-pub fn main() -> u8 {
+pub fn main(line: &[OsString]) -> u8 {
     #[cfg(target_os = "linux")]
     crate::linux::sys::identity::fill_stdio();
     std::panic::set_hook(Box::new(|panic| {
@@ -63,10 +64,9 @@ pub fn main() -> u8 {
         report(&Error::from(Failure::new(Code::InternalError, message)).into_trap());
         std::process::exit(1);
     }));
-    let line: Vec<OsString> = std::env::args_os().collect();
-    match parse(&line) {
-        Ok(args) => dispatch(args, &line),
-        Err(error) => finish_parse(&error),
+    match parse(line) {
+        Ok(args) => dispatch(args, line),
+        Err(error) => finish_parse(&error, line),
     }
 }
 
@@ -93,7 +93,7 @@ fn parse(line: &[OsString]) -> Result<Args, clap::Error> {
 }
 
 /// Help and version go to standard output with exit code 0; anything else is a usage error.
-fn finish_parse(error: &clap::Error) -> u8 {
+fn finish_parse(error: &clap::Error, line: &[OsString]) -> u8 {
     let text = error.render().to_string();
     if !error.use_stderr() {
         return finish(output::bytes(text.as_bytes()).map(|()| 0));
@@ -101,9 +101,8 @@ fn finish_parse(error: &clap::Error) -> u8 {
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let text = text.split("\n\nFor more information").next().unwrap_or(text).trim();
     let mut text = text.to_owned();
-    let line: Vec<OsString> = std::env::args_os().skip(1).collect();
     if error.kind() == clap::error::ErrorKind::UnknownArgument
-        && line.first().is_some_and(|verb| verb == "run")
+        && line.get(1).is_some_and(|verb| verb == "run")
         && !line.iter().any(|word| word == "--")
     {
         text.push_str("\n\nPut `--` before the program: run [OPTIONS] -- PROGRAM [ARGS...]");

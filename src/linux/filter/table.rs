@@ -289,9 +289,10 @@ fn others(list: &mut Vec<Decision>) {
         list.push(Decision { nr, cases, otherwise: Action::Notify });
     }
     const IOPRIO_WHO_PROCESS: u32 = 1;
-    for (nr, process) in
-        [(libc::SYS_setpriority, libc::PRIO_PROCESS), (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS)]
-    {
+    for (nr, process) in [
+        (libc::SYS_setpriority, libc::PRIO_PROCESS as u32),
+        (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS),
+    ] {
         let cases = vec![
             (Test::NotIn(0, u32::MAX, 1 << process), PERM),
             (Test::Is(1, u32::MAX, 0), Action::Allow),

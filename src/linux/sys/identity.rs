@@ -85,7 +85,10 @@ pub fn own_file_context() -> Result<(), Errno> {
 /// and memory later. The threads here allocate little.
 pub fn share_heap() {
     // SAFETY: by-value call, before there is a second thread.
-    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1)
+    };
 }
 
 /// Opens `/dev/null` for each of the first three descriptors that is closed, so that none of ours

@@ -39,7 +39,7 @@ impl SignalSet {
     /// Waits at most `limit` for one of the set, which must be blocked.
     pub fn wait_for(&self, limit: std::time::Duration) -> Option<c_int> {
         let limit = libc::timespec {
-            tv_sec: limit.as_secs() as libc::time_t,
+            tv_sec: limit.as_secs() as _,
             tv_nsec: i64::from(limit.subsec_nanos()),
         };
         // SAFETY: the set and the time are valid; no information is asked for.
