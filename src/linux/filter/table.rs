@@ -288,11 +288,12 @@ fn others(list: &mut Vec<Decision>) {
         let cases = vec![(Test::Is(0, u32::MAX, 0), Action::Allow)];
         list.push(Decision { nr, cases, otherwise: Action::Notify });
     }
+    // libc has these with a type that depends on the C library, or not at all.
+    const PRIO_PROCESS: u32 = 0;
     const IOPRIO_WHO_PROCESS: u32 = 1;
-    for (nr, process) in [
-        (libc::SYS_setpriority, libc::PRIO_PROCESS as u32),
-        (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS),
-    ] {
+    for (nr, process) in
+        [(libc::SYS_setpriority, PRIO_PROCESS), (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS)]
+    {
         let cases = vec![
             (Test::NotIn(0, u32::MAX, 1 << process), PERM),
             (Test::Is(1, u32::MAX, 0), Action::Allow),
