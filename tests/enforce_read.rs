@@ -330,3 +330,55 @@ fn a_program_that_confines_itself_reads_no_more() {
     let run = Bed::new(SETUP).boxed(&policy(), &["nest", "cat {in}/.env", "cat {in}/plain"]);
     assert_eq!(run.lines, ["EOPNOTSUPP", "EACCES", "ok public"], "{}", run.stderr);
 }
+
+/// A directory of so many names that only its directories and programs are granted, and one on the way
+/// to a denial that does not exist: neither keeps the kernel from holding the reads.
+#[test]
+fn a_large_directory_is_read_and_executed() {
+    const MANY: &[&str] = &[
+        "sh for i in $(seq 200); do printf $i > {out}/n$i; done",
+        "put {out}/secret secret",
+        "mkdirat AT_FDCWD \"{out}/dir 0755",
+        "put {out}/dir/f public",
+        "symlinkat \"dir/f AT_FDCWD \"{out}/to-dir",
+        "symlinkat \"secret AT_FDCWD \"{out}/to-secret",
+        "sh cp /bin/true {out}/prog",
+        "sh cp /bin/true {out}/dir/prog",
+        "put {in}/plain public",
+    ];
+    let policy = json!({"filesystem": {
+        "allowWrite": ["{in}"], "denyRead": ["{out}/secret", "{out}/none/at/all"],
+    }});
+    let stage =
+        Stage { policy: policy.clone(), setup: MANY, guarded: &["{out}"], target: "", words: &[] };
+    attacks(
+        &stage,
+        &[
+            at("the file", "cat {out}/secret"),
+            at("through a link", "cat {out}/to-secret"),
+            at("up from a directory", "cat {out}/dir/../secret"),
+            at("by a descriptor", "openat $d \"../secret O_RDONLY 0")
+                .prepare(&["d=openat AT_FDCWD \"{out}/dir O_RDONLY|O_DIRECTORY 0"]),
+        ],
+    );
+    let free = [
+        ("cat {out}/n7", "ok 7"),
+        ("cat {out}/dir/f", "ok public"),
+        ("cat {out}/dir/../n7", "ok 7"),
+        ("cat {out}/to-dir", "ok public"),
+        ("cat {out}/absent", "ENOENT"),
+        ("cat {out}/dir/absent", "ENOENT"),
+        ("cat {out}/dir/f/absent", "ENOTDIR"),
+        ("run {out}/prog", "ok 0"),
+        ("run {out}/dir/prog", "ok 0"),
+        ("put {out}/n7 text", "EACCES"),
+        ("cat {in}/plain", "ok public"),
+        ("sh cp /bin/true {in}/prog", "ok 0"),
+        ("run {in}/prog", "ok 0"),
+    ];
+    let ops: Vec<&str> = free.iter().map(|(op, _)| *op).collect();
+    let run = Bed::new(MANY).boxed(&policy, &ops);
+    let wrong: Vec<_> =
+        free.iter().zip(&run.lines).filter(|((_, want), got)| want != got).collect();
+    assert!(wrong.is_empty() && run.lines.len() == free.len(), "{wrong:#?}\n{}", run.stderr);
+}

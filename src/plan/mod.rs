@@ -7,7 +7,7 @@
 mod lines;
 pub mod mounts;
 
-use crate::policy::carve::MAX_ENTRIES;
+use crate::policy::carve::Carved;
 use crate::policy::{Access, Decider, Effect, FsView, Kind, Origin, Pattern, ResolvedPolicy, Rule};
 pub use lines::{ACCEPTABLE, Holder, Line, Shortfall};
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub const TEMPORARY: &str = "TMPDIR";
 /// Where pseudoterminals are.
 pub const TERMINALS: &str = "/dev/pts";
 /// Names listed in all while carving around denials.
-const CARVE_BUDGET: usize = 1024;
+const CARVE_BUDGET: usize = 2048;
 
 /// What may be written in a granted subtree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -143,26 +143,30 @@ pub fn plan(
     let mut carve = |access| {
         // A denied file with a second name may stand anywhere: the broker knows it by its inode.
         if policy.linked.iter().any(|linked| linked.access == access) {
-            return Vec::new();
+            return Carved::default();
         }
         decider.carve(view, access, &mut budget)
     };
-    let mut kernel_write = carve(Access::Write);
+    let mut kernel_write = carve(Access::Write).granted;
     if built_in(&decider, TERMINALS) {
         // Which terminals are the run's own, only the broker can tell.
         kernel_write.retain(|path| path != TERMINALS);
         kernel_write.push(format!("{TERMINALS}/ptmx"));
     }
-    let carved = if reads { carve(Access::Read) } else { vec!["/".to_owned()] };
+    let carved = if reads {
+        carve(Access::Read)
+    } else {
+        Carved { granted: vec!["/".to_owned()], ..Carved::default() }
+    };
     let broker = !host.nested;
-    let opened = if reads { opened(&policy, &decider, &carved, view) } else { Vec::new() };
-    let mut readable = carved.clone();
+    let opened = if reads { opened(&policy, &decider, &carved) } else { Vec::new() };
+    let mut readable = carved.granted.clone();
     // Without a broker nothing would hold the denials in there.
     if broker {
         readable.extend(opened.iter().cloned());
     }
     // What the kernel grants beyond the policy, it must not be relied upon for.
-    let kernel_read = if opened.is_empty() { carved } else { Vec::new() };
+    let kernel_read = if opened.is_empty() { carved.granted } else { Vec::new() };
     let inner = Layer {
         writing: true,
         // The broker cuts files itself. Where there is none, Landlock has to see to it.
@@ -235,17 +239,12 @@ fn grant(path: &str, write: Writing) -> Grant {
 /// or anywhere below a glob), a carve would shut them out. Landlock then opens the directory whole, and
 /// the broker opens every file for reading itself, here and everywhere, so that no read is ever
 /// continued. What is left is execve(2), which is decided by name.
-fn opened(
-    policy: &ResolvedPolicy,
-    decider: &Decider,
-    carved: &[String],
-    view: &dyn FsView,
-) -> Vec<String> {
+fn opened(policy: &ResolvedPolicy, decider: &Decider, carved: &Carved) -> Vec<String> {
     if policy.linked.iter().any(|linked| linked.access == Access::Read) {
         return vec!["/".to_owned()];
     }
     let readable = |path: &str| decider.decide(Access::Read, path.as_bytes()).is_allowed();
-    let mut opened = Vec::new();
+    let mut opened = carved.unlisted.clone();
     for rule in decider.rules() {
         if rule.access != Access::Read || rule.effect != Effect::Deny {
             continue;
@@ -256,9 +255,8 @@ fn opened(
             Pattern::Subtree(path) | Pattern::Name(path) => {
                 let shut_out = |directory: &&str| {
                     readable(directory)
-                        && !carved.iter().any(|grant| within(directory, grant))
-                        && (decider.decide(Access::Write, directory.as_bytes()).is_allowed()
-                            || view.list(directory, MAX_ENTRIES).is_none())
+                        && !carved.granted.iter().any(|grant| within(directory, grant))
+                        && decider.decide(Access::Write, directory.as_bytes()).is_allowed()
                 };
                 opened.extend(ancestors(path).filter(shut_out).map(str::to_owned));
             }

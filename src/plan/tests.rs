@@ -42,6 +42,9 @@ fn reads_are_left_to_the_kernel_only_where_no_new_program_could_be_shut_out() {
         plan.inner.grants.iter().any(|grant| grant.read && within(path, &grant.path))
     };
     assert!(!readable(&outside, "/home/me/.ssh/key"));
+    // Nothing new can appear in a directory that does not exist and that the run cannot make.
+    let absent = planned(r#"{"filesystem":{"allowWrite":["."],"denyRead":["~/.config/gh"]}}"#);
+    assert!(absent.kernel_read.contains(&"/repo".to_owned()));
     for policy in [
         r#"{"filesystem":{"allowWrite":["."],"denyRead":[".env", "~/.ssh"]}}"#,
         r#"{"filesystem":{"denyRead":["**/*.pem", "~/.ssh"]}}"#,

@@ -15,8 +15,22 @@ use super::path::{is_below, is_within, join};
 use super::rule::{Access, Effect, Pattern, Rule};
 use super::view::{FsView, Kind};
 
-/// The most names in a directory that carving looks into.
+/// The most names in a directory that are granted one by one.
 pub const MAX_ENTRIES: usize = 128;
+/// The most names in a directory that carving for reading looks into. In one with more than
+/// [`MAX_ENTRIES`], such as `/etc`, only directories and programs are granted, since a grant costs a
+/// launch several system calls: the broker can open a file for reading, and cannot execute one.
+pub const MAX_LISTED: usize = 1024;
+
+/// What carving found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Carved {
+    /// The subtrees that may be granted whole: absolute paths of existing files and directories, none
+    /// within another.
+    pub granted: Vec<String>,
+    /// Allowed directories on the way to a denial that are too large to look into.
+    pub unlisted: Vec<String>,
+}
 
 /// What lies below a directory that may be granted but for this.
 enum Below {
@@ -29,14 +43,13 @@ enum Below {
 }
 
 impl Decider {
-    /// The subtrees that may be granted whole for `access`: absolute paths of existing files and
-    /// directories, none within another.
+    /// The subtrees that may be granted whole for `access`.
     ///
     /// For reading that is `/` when nothing is denied for reading; denying globs do not apply to
     /// `/proc`, so it is granted unless a literal speaks of it. `budget` bounds the work: it is
     /// lowered by one for each name listed, and a directory with more names than are left is not
     /// looked into. Names that are not UTF-8 are not granted.
-    pub fn carve(&self, view: &dyn FsView, access: Access, budget: &mut usize) -> Vec<String> {
+    pub fn carve(&self, view: &dyn FsView, access: Access, budget: &mut usize) -> Carved {
         let mut starts: Vec<&str> = self
             .rules
             .iter()
@@ -57,12 +70,13 @@ impl Decider {
             access,
             budget,
             seen: HashSet::new(),
-            granted: Vec::new(),
+            carved: Carved::default(),
         };
         for start in starts {
             carver.visit(start);
         }
-        outermost(carver.granted)
+        let Carved { granted, unlisted } = carver.carved;
+        Carved { granted: outermost(granted), unlisted }
     }
 }
 
@@ -72,14 +86,15 @@ struct Carver<'a> {
     access: Access,
     budget: &'a mut usize,
     seen: HashSet<String>,
-    granted: Vec<String>,
+    carved: Carved,
 }
 
 impl Carver<'_> {
     /// Grants `start`, or what may be granted below it.
     fn visit(&mut self, start: &str) {
-        let mut todo = vec![start.to_owned()];
-        while let Some(path) = todo.pop() {
+        // Paths, and whether only a directory or a program is worth a grant there.
+        let mut todo = vec![(start.to_owned(), false)];
+        while let Some((path, in_large)) = todo.pop() {
             let allowed = |carver: &Self| {
                 let verdict = carver.decider.decide(carver.access, path.as_bytes());
                 verdict.is_allowed()
@@ -90,12 +105,21 @@ impl Carver<'_> {
             let kind = self.view.kind(&path);
             match (self.below(path.as_bytes()), kind) {
                 (_, Kind::Absent | Kind::Symlink(_) | Kind::SymlinkNotUtf8) => {}
-                (Below::Nothing, _) => self.granted.push(path),
+                (Below::Nothing, Kind::File { executable: false, .. } | Kind::Other)
+                    if in_large => {}
+                (Below::Nothing, _) => self.carved.granted.push(path),
                 (Below::Literals, Kind::Dir) => {
-                    let limit = MAX_ENTRIES.min(*self.budget);
-                    if let Some(names) = self.view.list(&path, limit) {
-                        *self.budget -= names.len();
-                        todo.extend(names.iter().map(|name| join(&path, name)));
+                    let most = match self.access {
+                        Access::Read => MAX_LISTED,
+                        Access::Write => MAX_ENTRIES,
+                    };
+                    match self.view.list(&path, most.min(*self.budget)) {
+                        Some(names) => {
+                            *self.budget -= names.len();
+                            let large = names.len() > MAX_ENTRIES;
+                            todo.extend(names.iter().map(|name| (join(&path, name), large)));
+                        }
+                        None => self.carved.unlisted.push(path),
                     }
                 }
                 (Below::Literals | Below::Glob, _) => {}
@@ -163,7 +187,7 @@ mod tests {
 
     fn carve(rules: &str, access: Access) -> Vec<String> {
         let tree = tree();
-        let mut granted = decider(rules, &tree).carve(&tree, access, &mut 1000);
+        let mut granted = decider(rules, &tree).carve(&tree, access, &mut 1000).granted;
         granted.retain(|path| !path.starts_with("/dev"));
         granted
     }
@@ -225,8 +249,35 @@ mod tests {
         let rules = r#""allowWrite": ["."], "denyWrite": ["large/no", "deep/er"]"#;
         let decider = decider(rules, &tree);
         let mut budget = 100;
-        assert_eq!(decider.carve(&tree, Access::Write, &mut budget), ["/w/small"]);
+        let carved = decider.carve(&tree, Access::Write, &mut budget);
+        assert_eq!(
+            (carved.granted, carved.unlisted),
+            (vec!["/w/small".into()], vec!["/w/large".into()])
+        );
         assert_eq!(budget, 98);
-        assert_eq!(decider.carve(&tree, Access::Write, &mut 1), [""; 0]);
+        let carved = decider.carve(&tree, Access::Write, &mut 1);
+        assert_eq!((carved.granted, carved.unlisted), (vec![], vec!["/w".into()]));
+    }
+
+    #[test]
+    fn of_a_large_directory_only_directories_and_programs_are_read_through_the_kernel() {
+        let mut tree = MemoryTree::new();
+        for i in 0..=MAX_ENTRIES {
+            tree.file(&format!("/etc/{i}"), "");
+        }
+        tree.dir("/etc/ssl").file("/etc/shadow", "");
+        tree.add("/etc/rmt", Kind::File { links: 1, executable: true }, b"");
+        let carved = |tree: &MemoryTree| {
+            decider(r#""denyRead": ["/etc/shadow"]"#, tree).carve(tree, Access::Read, &mut 4000)
+        };
+        let found = carved(&tree);
+        assert_eq!(found.granted, ["/etc/rmt", "/etc/ssl"]);
+        assert_eq!(found.unlisted, [""; 0]);
+        for i in 0..=MAX_LISTED {
+            tree.file(&format!("/etc/more{i}"), "");
+        }
+        let found = carved(&tree);
+        assert_eq!(found.granted, [""; 0]);
+        assert_eq!(found.unlisted, ["/etc"]);
     }
 }

@@ -81,7 +81,7 @@ proptest! {
         let decider = Decider::new(&policy);
         for access in BOTH {
             let mut left = budget;
-            let granted = decider.carve(&tree, access, &mut left);
+            let granted = decider.carve(&tree, access, &mut left).granted;
             prop_assert!(left <= budget);
             for (i, top) in granted.iter().enumerate() {
                 prop_assert!(!matches!(tree.kind(top), Kind::Absent | Kind::Symlink(_)), "{top}");
@@ -102,7 +102,7 @@ proptest! {
         let Some(policy) = resolved(&doc, &tree) else { return Ok(()) };
         let decider = Decider::new(&policy);
         for access in BOTH {
-            let granted = decider.carve(&tree, access, &mut 10_000);
+            let granted = decider.carve(&tree, access, &mut 10_000).granted;
             for path in tree.paths().filter(|path| !matches!(tree.kind(path), Kind::Symlink(_))) {
                 let denied_below = policy.rules.iter().any(|rule| {
                     rule.access == access && rule.effect == Effect::Deny && match &rule.pattern {
