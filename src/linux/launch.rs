@@ -369,6 +369,7 @@ fn config(
     });
     Config {
         decider: crate::policy::Decider::of_rules(plan.policy.rules.clone()),
+        cwd: plan.policy.cwd.clone(),
         kernel_write: plan.kernel_write.clone(),
         kernel_read: plan.kernel_read.clone(),
         reads: plan.reads,

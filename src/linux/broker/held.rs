@@ -11,7 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// that takes the name: then the kernel would refuse what it is believed to hold.
 pub struct Held {
     tops: HashMap<Box<[u8]>, Top>,
+    /// There is more in it than devices.
     of_use: bool,
+    /// The start directory lies in it, or some of it in the start directory.
+    near: bool,
 }
 
 /// The top of a subtree.
@@ -26,11 +29,11 @@ struct Top {
 type Identity = (u64, u64);
 
 impl Held {
-    /// The set of `subtrees`, absolute canonical paths, as they are now.
+    /// The set of `subtrees`, absolute canonical paths, as they are now; `cwd` is where the target starts.
     ///
     /// In a directory that the target may write, editors replace files all the time: files there are
     /// not relied upon, and directories are compared at each use.
-    pub fn new(subtrees: &[String], decider: &Decider) -> Held {
+    pub fn new(subtrees: &[String], cwd: &str, decider: &Decider) -> Held {
         let entry = |path: &String| {
             let parent = match path.rfind('/') {
                 Some(0) | None => "/",
@@ -48,12 +51,13 @@ impl Held {
         };
         let tops = subtrees.iter().filter_map(entry).collect();
         let of_use = subtrees.iter().any(|top| !top.starts_with("/dev/"));
-        Held { tops, of_use }
+        let near = subtrees.iter().any(|top| is_within(top, cwd) || is_within(cwd, top));
+        Held { tops, of_use, near }
     }
 
-    /// Whether there is more in it than devices.
-    pub fn is_of_use(&self) -> bool {
-        self.of_use
+    /// Whether a path is likely to lie in it, `relative` or absolute.
+    pub fn is_of_use(&self, relative: bool) -> bool {
+        if relative { self.near } else { self.of_use }
     }
 
     /// Whether there is none.
@@ -86,6 +90,10 @@ impl Held {
     }
 }
 
+fn is_within(path: &str, top: &str) -> bool {
+    crate::policy::path::is_within(path.as_bytes(), top.as_bytes())
+}
+
 fn identity(path: &[u8]) -> Option<Identity> {
     rustix::fs::lstat(path).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
@@ -96,7 +104,8 @@ mod tests {
 
     #[test]
     fn a_subtree_covers_itself_and_what_is_below() {
-        let held = Held::new(&["/usr/bin".into(), "/etc".into()], &Decider::of_rules(Vec::new()));
+        let held =
+            Held::new(&["/usr/bin".into(), "/etc".into()], "/", &Decider::of_rules(Vec::new()));
         for (path, want) in [
             ("/usr/bin", true),
             ("/usr/bin/c/d", true),
@@ -108,8 +117,8 @@ mod tests {
             assert_eq!(held.covers(path.as_bytes()), want, "{path}");
         }
         let none = Decider::of_rules(Vec::new());
-        assert!(Held::new(&["/".into()], &none).covers(b"/x/y"));
-        assert!(!Held::new(&[], &none).covers(b"/"));
+        assert!(Held::new(&["/".into()], "/", &none).covers(b"/x/y"));
+        assert!(!Held::new(&[], "/", &none).covers(b"/"));
     }
 
     #[test]
@@ -127,7 +136,7 @@ mod tests {
             text: ".".into(),
             origin: Origin::built_in("test"),
         };
-        let held = Held::new(std::slice::from_ref(&top), &Decider::of_rules(vec![rule]));
+        let held = Held::new(std::slice::from_ref(&top), &root, &Decider::of_rules(vec![rule]));
         let below = format!("{top}/file");
         assert!(held.covers(below.as_bytes()));
         std::fs::rename(&top, format!("{root}/old")).unwrap();
@@ -137,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_the_broker_took_away_is_not_covered() {
-        let held = Held::new(&["/usr/bin".into()], &Decider::of_rules(Vec::new()));
+        let held = Held::new(&["/usr/bin".into()], "/", &Decider::of_rules(Vec::new()));
         held.forget(b"/usr");
         assert!(held.covers(b"/usr/bin/x"));
         held.forget(b"/usr/bin");

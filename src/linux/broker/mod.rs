@@ -6,6 +6,7 @@
 //! decision on the kernel's second look. See SECURITY.md, "The broker".
 
 mod attributes;
+mod direct;
 mod held;
 mod identity;
 mod ipc;
@@ -17,6 +18,7 @@ mod procfs;
 mod report;
 mod resolve;
 mod task;
+mod text;
 
 use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Origin, Reason, Rule, Verdict};
@@ -43,7 +45,7 @@ enum Answer {
     /// It returns this descriptor, close-on-exec or not.
     Descriptor(OwnedFd, bool),
     /// The same, and it was made there just now.
-    Created(OwnedFd, bool, resolve::Spot),
+    Created(OwnedFd, bool, direct::Made),
 }
 
 impl From<Result<Answer, Errno>> for Answer {
@@ -65,6 +67,8 @@ impl From<Result<(), Errno>> for Answer {
 pub struct Config {
     /// The policy's one meaning.
     pub decider: Decider,
+    /// The directory that the target starts in.
+    pub cwd: String,
     /// Subtrees in which Landlock lets the target write by itself.
     pub kernel_write: Vec<String>,
     /// The same for reading; `/` while reads are unrestricted.
@@ -140,8 +144,8 @@ impl Broker {
             config.linked.into_iter().map(|(dev, ino, access, rule)| ((dev, ino, access), rule));
         Ok(Broker {
             listener: OnceLock::new(),
-            kernel_write: Held::new(&config.kernel_write, &config.decider),
-            kernel_read: Held::new(&config.kernel_read, &config.decider),
+            kernel_write: Held::new(&config.kernel_write, &config.cwd, &config.decider),
+            kernel_read: Held::new(&config.kernel_read, &config.cwd, &config.decider),
             decider: config.decider,
             reads: config.reads,
             network: config.network,
@@ -229,14 +233,6 @@ impl Broker {
         match access {
             Access::Read => !self.reads || self.kernel_read.covers(path),
             Access::Write => self.kernel_write.covers(path),
-        }
-    }
-
-    /// Whether there is anything worth asking [`Broker::kernel_holds`] about.
-    fn kernel_holds_any(&self, access: Access) -> bool {
-        match access {
-            Access::Read => !self.reads || self.kernel_read.is_of_use(),
-            Access::Write => self.kernel_write.is_of_use(),
         }
     }
 

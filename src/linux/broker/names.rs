@@ -21,17 +21,12 @@ struct Name {
 impl Task<'_> {
     /// Resolves a path whose last component is about to be made; `.`, `..` and `/` exist already.
     fn new_name(&self, (dirfd, path): Place) -> Result<Name, Errno> {
-        self.name((dirfd, path), Errno::EXIST, Errno::EXIST, Errno::EXIST)
+        self.named(dirfd, self.path(path)?, [Errno::EXIST; 3])
     }
 
-    fn name(
-        &self,
-        (dirfd, path): Place,
-        dot: Errno,
-        dot_dot: Errno,
-        root: Errno,
-    ) -> Result<Name, Errno> {
-        let requested = self.path(path)?;
+    /// Resolves `requested` to a name. `others` are the errors for what ends in `.`, in `..`, and `/`.
+    fn named(&self, dirfd: i32, requested: Vec<u8>, others: [Errno; 3]) -> Result<Name, Errno> {
+        let [dot, dot_dot, root] = others;
         match self.spot(dirfd, &requested, ResolveFlags::empty())? {
             Last::Spot(spot) => Ok(Name { path: spot.path(), spot, requested }),
             Last::Dot => Err(dot),
@@ -87,7 +82,11 @@ impl Task<'_> {
 
     /// mkdir(2) and mkdirat(2).
     pub(super) fn mkdir(&self, dirfd: i32, path: usize, mode: u64) -> Result<Answer, Errno> {
-        let name = self.new_name((dirfd, path))?;
+        let text = self.path(path)?;
+        if let Some(answer) = self.held_names(dirfd, &text) {
+            return Ok(answer);
+        }
+        let name = self.named(dirfd, text, [Errno::EXIST; 3])?;
         if let Some(refusal) = self.refused(&name) {
             return self.deny_new(&name, refusal);
         }
@@ -232,11 +231,15 @@ impl Task<'_> {
         if flags & !libc::AT_REMOVEDIR != 0 {
             return Err(Errno::INVAL);
         }
+        let text = self.path(path)?;
+        if let Some(answer) = self.held_names(dirfd, &text) {
+            return Ok(answer);
+        }
         let directory = flags & libc::AT_REMOVEDIR != 0;
         let name = if directory {
-            self.name((dirfd, path), Errno::INVAL, Errno::NOTEMPTY, Errno::BUSY)?
+            self.named(dirfd, text, [Errno::INVAL, Errno::NOTEMPTY, Errno::BUSY])?
         } else {
-            self.name((dirfd, path), Errno::ISDIR, Errno::ISDIR, Errno::ISDIR)?
+            self.named(dirfd, text, [Errno::ISDIR; 3])?
         };
         if let Some(refusal) = self.refused(&name) {
             let stat = name.spot.stat()?;
@@ -274,8 +277,8 @@ impl Task<'_> {
         let exchange = flags & libc::RENAME_EXCHANGE != 0;
         let noreplace = flags & libc::RENAME_NOREPLACE != 0;
         let target_is_special = if noreplace { Errno::EXIST } else { Errno::BUSY };
-        let from = self.name(old, Errno::BUSY, Errno::BUSY, Errno::BUSY)?;
-        let to = self.name(new, target_is_special, target_is_special, target_is_special)?;
+        let from = self.named(old.0, self.path(old.1)?, [Errno::BUSY; 3])?;
+        let to = self.named(new.0, self.path(new.1)?, [target_is_special; 3])?;
         let moved = from.spot.stat()?;
         let replaced = match to.spot.stat() {
             Ok(stat) if noreplace => {
@@ -372,7 +375,7 @@ fn guarded<'a>(name: &'a Name, rule: &'a Rule, message: &str) -> Refusal<'a> {
 }
 
 /// The directory of a path.
-fn parent(path: &[u8]) -> &[u8] {
+pub(super) fn parent(path: &[u8]) -> &[u8] {
     match path.iter().rposition(|&byte| byte == b'/') {
         None | Some(0) => b"/",
         Some(at) => &path[..at],

@@ -1,8 +1,9 @@
 //! The open family, and execve(2).
 
+use super::direct::Made;
 use super::names::NEEDS_DIRECTORY;
 use super::report::Refusal;
-use super::resolve::{Last, Object, Spot, file_type, normalize};
+use super::resolve::{Last, Object, Spot, file_type, goes_up, normalize};
 use super::task::Task;
 use super::{Answer, Errno};
 use crate::linux::sys::memory;
@@ -12,12 +13,12 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use std::os::fd::AsFd;
 
 /// An open as it was asked for.
-struct Request {
-    dirfd: i32,
-    path: Vec<u8>,
-    flags: OFlags,
-    mode: u32,
-    resolve: ResolveFlags,
+pub(super) struct Request {
+    pub(super) dirfd: i32,
+    pub(super) path: Vec<u8>,
+    pub(super) flags: OFlags,
+    pub(super) mode: u32,
+    pub(super) resolve: ResolveFlags,
     /// Flags and mode came in registers, so the kernel would see the same ones.
     in_registers: bool,
 }
@@ -35,7 +36,7 @@ const MAX_LINKS: usize = 40;
 
 impl Request {
     /// What the open needs. Mode 3 is Linux's own: it checks for both and grants neither.
-    fn wants(&self) -> &'static [Access] {
+    pub(super) fn wants(&self) -> &'static [Access] {
         let mode = self.flags.bits() & libc::O_ACCMODE as u32;
         let truncate = self.flags.contains(OFlags::TRUNC);
         match (mode as i32, truncate) {
@@ -51,19 +52,19 @@ impl Request {
         self.flags.contains(OFlags::TRUNC) && mode != libc::O_WRONLY && mode != libc::O_RDWR
     }
 
-    fn writes(&self) -> bool {
+    pub(super) fn writes(&self) -> bool {
         self.wants().contains(&Access::Write)
     }
 
     /// Whether the kernel may run the call where Landlock holds its accesses. It must not where it
     /// would see other flags than we do, or where they cut a file without a right that Landlock sees:
     /// the path is in memory, and may name anything by then.
-    fn may_continue(&self) -> bool {
+    pub(super) fn may_continue(&self) -> bool {
         let mode = self.flags.bits() & libc::O_ACCMODE as u32;
         self.in_registers && !self.hides_truncation() && mode != libc::O_ACCMODE as u32
     }
 
-    fn cloexec(&self) -> bool {
+    pub(super) fn cloexec(&self) -> bool {
         self.flags.contains(OFlags::CLOEXEC)
     }
 }
@@ -157,6 +158,9 @@ impl Task<'_> {
         if let Some(answer) = self.held_open(request) {
             return Ok(answer);
         }
+        if let Some(answer) = self.direct(request)? {
+            return Ok(answer);
+        }
         if flags.contains(OFlags::CREATE) {
             return self.create(request);
         }
@@ -171,43 +175,36 @@ impl Task<'_> {
     /// Nothing here has to be exact but the "yes": a continued open is checked by Landlock.
     fn held_open(&self, request: &Request) -> Option<Answer> {
         let broker = self.broker;
-        if request.dirfd != libc::AT_FDCWD
-            || !request.resolve.is_empty()
+        if !request.resolve.is_empty()
             || !request.may_continue()
-            || request.path.is_empty()
-            || !request.wants().iter().all(|&access| broker.kernel_holds_any(access))
+            || !request.wants().iter().all(|&access| self.worth_a_look(access, &request.path))
         {
             return None;
         }
-        let path = match request.path[0] {
-            b'/' => normalize(b"/", &request.path),
-            _ => match self.cwd_path().ok()? {
-                cwd if cwd.starts_with(b"/") => normalize(&cwd, &request.path),
-                _ => return None,
-            },
+        let text = self.absolute(request.dirfd, &request.path)?;
+        let path = normalize(b"/", &text);
+        let held = |path: &[u8]| {
+            request.wants().iter().all(|&access| {
+                broker.kernel_holds(access, path) && broker.decide(access, path).is_allowed()
+            })
         };
-        let allowed = |&access: &Access| {
-            broker.kernel_holds(access, &path) && broker.decide(access, &path).is_allowed()
-        };
-        if !request.wants().iter().all(allowed) {
+        if !held(&path) {
             return None;
         }
-        let plain = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let find = |path: &[u8], flags| {
-            rustix::fs::openat2(&broker.root, path, flags, Mode::empty(), plain)
-        };
-        match find(&path, OFlags::PATH | OFlags::CLOEXEC) {
-            Ok(_) => Some(Answer::Continue),
-            Err(Errno::NOENT) if request.flags.contains(OFlags::CREATE) => {
-                let slash = path.iter().rposition(|&byte| byte == b'/')?;
-                let parent = if slash == 0 { &b"/"[..] } else { &path[..slash] };
-                let writable = broker.kernel_holds(Access::Write, parent)
-                    && broker.decide_change(&path).is_allowed();
-                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                (writable && find(parent, flags).is_ok()).then_some(Answer::Continue)
+        let creates = request.flags.contains(OFlags::CREATE);
+        // Where a file is made for sure, only its directory can lead elsewhere.
+        if !request.flags.contains(OFlags::CREATE | OFlags::EXCL) {
+            match self.stands(&text, OFlags::empty()) {
+                Err(Errno::NOENT) if creates => {}
+                // The kernel finds the same, or what Landlock lets it open.
+                Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => return Some(Answer::Continue),
+                Err(Errno::LOOP) if !creates && !request.flags.contains(OFlags::NOFOLLOW) => {
+                    return held(&self.followed(&text)?).then_some(Answer::Continue);
+                }
+                Err(_) => return None,
             }
-            Err(_) => None,
         }
+        (!goes_up(&text) && self.held_name(&path)).then_some(Answer::Continue)
     }
 
     /// Opens an object that exists.
@@ -449,7 +446,7 @@ impl Task<'_> {
                     spot.take_back(&fd);
                     return Err(errno);
                 }
-                Ok(Ok(Answer::Created(fd, request.cloexec(), spot)))
+                Ok(Ok(Answer::Created(fd, request.cloexec(), Made::At(spot))))
             }
             Err(Errno::EXIST) if !request.flags.contains(OFlags::EXCL) => Ok(Err(spot)),
             Err(errno) => Err(errno),

@@ -5,7 +5,7 @@
 //! one call each, so that no call can stop the others, and when calls queue up; it sends superfluous
 //! ones home; and it interrupts a worker whose target got a signal or died, as the kernel would.
 
-use super::resolve::Spot;
+use super::direct::Made;
 use super::task::Task;
 use super::{Answer, Broker, handle};
 use crate::linux::sys::{Errno, identity, seccomp, signals, spawn};
@@ -187,18 +187,13 @@ fn serve_call(task: &Task<'_>, slot: &Slot) {
         Answer::Error(Errno::INTR) => seccomp::answer_error(listener, id, ERESTARTSYS),
         Answer::Error(errno) => seccomp::answer_error(listener, id, errno.raw_os_error()),
         Answer::Descriptor(fd, cloexec) => hand_over(task, fd, cloexec, None),
-        Answer::Created(fd, cloexec, spot) => hand_over(task, fd, cloexec, Some(&spot)),
+        Answer::Created(fd, cloexec, made) => hand_over(task, fd, cloexec, Some(made)),
     };
 }
 
 /// Puts a copy of `fd` into the target and answers with its number, or with why that failed. `made` is
 /// where the file was just made.
-fn hand_over(
-    task: &Task<'_>,
-    fd: OwnedFd,
-    cloexec: bool,
-    made: Option<&Spot>,
-) -> Result<(), Errno> {
+fn hand_over(task: &Task<'_>, fd: OwnedFd, cloexec: bool, made: Option<Made>) -> Result<(), Errno> {
     let (listener, id) = (task.broker.listener(), task.call.id());
     // Without ADDFD_FLAG_SEND: only the plain answer wakes the target on this CPU.
     match seccomp::add_fd(listener, id, std::os::fd::AsFd::as_fd(&fd), cloexec) {
@@ -210,8 +205,8 @@ fn hand_over(
         }
         Err(errno) => {
             // The kernel finds out that there is no number left before it makes a file.
-            if let Some(spot) = made {
-                spot.take_back(&fd);
+            if let Some(made) = made {
+                made.take_back(task, &fd);
             }
             seccomp::answer_error(listener, id, errno.raw_os_error())
         }

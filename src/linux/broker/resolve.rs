@@ -188,7 +188,7 @@ fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 }
 
 /// Where a resolution starts.
-enum Base<'a> {
+pub(super) enum Base<'a> {
     /// The root directory; the path is absolute.
     Root(&'a OwnedFd),
     /// The task's working directory, or a directory that it holds.
@@ -208,7 +208,12 @@ impl AsFd for Base<'_> {
 }
 
 impl<'a> Base<'a> {
-    fn of(
+    /// Where `path` starts for the task.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` for a descriptor that is not open, `ESRCH` when the task is gone.
+    pub(super) fn of(
         task: &Task<'a>,
         dirfd: i32,
         path: &[u8],
@@ -223,7 +228,20 @@ impl<'a> Base<'a> {
         Ok(base)
     }
 
-    fn path(&self, broker: &Broker) -> Result<Vec<u8>, Errno> {
+    /// The directory, if it is the task's own.
+    pub(super) fn into_owned(self) -> Option<OwnedFd> {
+        match self {
+            Base::Own(fd) => Some(fd),
+            Base::Root(_) | Base::Spot(_) => None,
+        }
+    }
+
+    /// Its path.
+    ///
+    /// # Errors
+    ///
+    /// As readlink(2).
+    pub(super) fn path(&self, broker: &Broker) -> Result<Vec<u8>, Errno> {
         match self {
             Base::Root(_) => Ok(b"/".to_vec()),
             Base::Own(fd) => broker.path_of(fd.as_fd()),
@@ -232,7 +250,12 @@ impl<'a> Base<'a> {
     }
 }
 
-fn spot(
+/// Resolves all of `path` but its last component.
+///
+/// # Errors
+///
+/// As path_resolution(7).
+pub(super) fn spot(
     task: &Task<'_>,
     base: Base<'_>,
     path: &[u8],
@@ -317,7 +340,8 @@ fn find(
     }
 }
 
-fn goes_up(path: &[u8]) -> bool {
+/// Whether `..` is among the components of `path`.
+pub(super) fn goes_up(path: &[u8]) -> bool {
     path.split(|&byte| byte == b'/').any(|component| component == b"..")
 }
 

@@ -110,15 +110,19 @@ impl Task<'_> {
         })
     }
 
-    /// The path of the task's working directory, as it was a moment ago.
+    /// The path of the task's working directory for `AT_FDCWD`, or of what its descriptor `fd` refers to,
+    /// as it was a moment ago.
     ///
     /// # Errors
     ///
-    /// `ENOENT` when the task is gone.
-    pub fn cwd_path(&self) -> Result<Vec<u8>, Errno> {
-        let buffer = || Vec::with_capacity(256);
-        let path = self.in_proc(|directory| rustix::fs::readlinkat(directory, "cwd", buffer()))?;
-        Ok(path.into_bytes())
+    /// `ENOENT` when the task is gone, or has no such descriptor.
+    pub fn directory_path(&self, fd: i32) -> Result<Vec<u8>, Errno> {
+        let read = |name: &str| {
+            let buffer = || Vec::with_capacity(256);
+            self.in_proc(|directory| rustix::fs::readlinkat(directory, name, buffer()))
+        };
+        let path = if fd == libc::AT_FDCWD { read("cwd") } else { read(&format!("fd/{fd}")) };
+        path.map(std::ffi::CString::into_bytes)
     }
 
     /// The object that descriptor `fd` of the task refers to, or its working directory for `AT_FDCWD`.
