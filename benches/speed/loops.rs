@@ -16,6 +16,7 @@ const OPEN: &str = "open+close to read, reads unrestricted";
 const OPEN_WORKSPACE: &str = "open+close to read, @workspace";
 const OPEN_AGENT: &str = "open+close to read, @agent";
 const OPEN_KERNEL: &str = "open+close to read, denyRead of a path";
+const OPEN_BESIDE: &str = "open+close to read, denyRead of a path in the workspace";
 const OPEN_FRESH: &str = "open+close to read, made after launch beside a denyRead";
 const OPEN_GLOB: &str = "open+close to read, denyRead of a glob";
 const DENIED: &str = "open refused by denyRead";
@@ -41,6 +42,7 @@ pub fn group() -> Group {
             alone(OPEN_WORKSPACE, open_workspace),
             alone(OPEN_AGENT, open_agent),
             alone(OPEN_KERNEL, open_kernel),
+            alone(OPEN_BESIDE, open_beside),
             alone(OPEN_FRESH, open_fresh),
             alone(OPEN_GLOB, open_glob),
             alone(DENIED, denied),
@@ -94,14 +96,36 @@ fn open_agent(lab: &Lab) -> io::Result<Row> {
     Ok(row(lab, OPEN_AGENT, &job, Vec::new()))
 }
 
+/// Denied where nothing may be written: Landlock holds the denial, and the broker only reports.
 fn open_kernel(lab: &Lab) -> io::Result<Row> {
     let dir = workspace(lab, "open-kernel")?;
-    let policy = only(lab, "open-kernel", json!({"allowWrite": ["."], "denyRead": ["secret"]}))?;
+    let (secret, policy) = secret_outside(lab, "open-kernel")?;
+    let job =
+        open_file(lab, &dir).under(policy).refusing(REFUSED_READ, OUTSIDE_KEY).hiding(&secret);
+    Ok(row(lab, OPEN_KERNEL, &job, vec![Goal::AtMost(5.0 * MICROSECOND)]))
+}
+
+/// A key beside a workspace, as [`secret_outside`] makes it.
+const OUTSIDE_KEY: &str = "../outside/secret/key";
+
+/// A directory outside of every workspace, with a key in it, and a policy that denies to read it.
+fn secret_outside(lab: &Lab, name: &str) -> io::Result<(PathBuf, [PathBuf; 1])> {
+    let secret = lab.outside().join("secret");
+    fs::create_dir_all(&secret)?;
+    fs::write(secret.join("key"), "text\n")?;
+    let policy = only(lab, name, json!({"allowWrite": ["."], "denyRead": [secret]}))?;
+    Ok((secret, policy))
+}
+
+/// Denied beside what the run makes, where the broker opens every file, see ARCHITECTURE.md.
+fn open_beside(lab: &Lab) -> io::Result<Row> {
+    let dir = workspace(lab, "open-beside")?;
+    let policy = only(lab, "open-beside", json!({"allowWrite": ["."], "denyRead": ["secret"]}))?;
     let job = open_file(lab, &dir)
         .under(policy)
         .refusing(REFUSED_READ, "secret/key")
         .hiding(&dir.join("secret"));
-    Ok(row(lab, OPEN_KERNEL, &job, vec![Goal::AtMost(5.0 * MICROSECOND)]))
+    Ok(row(lab, OPEN_BESIDE, &job, vec![Goal::AtMost(9.0 * MICROSECOND)]))
 }
 
 fn open_fresh(lab: &Lab) -> io::Result<Row> {
@@ -130,12 +154,12 @@ fn open_glob(lab: &Lab) -> io::Result<Row> {
 /// The refusal itself. Bare has none, and opens the file instead; bubblewrap finds it absent.
 fn denied(lab: &Lab) -> io::Result<Row> {
     let dir = workspace(lab, "denied")?;
-    let policy = only(lab, "denied", json!({"allowWrite": ["."], "denyRead": ["secret"]}))?;
+    let (secret, policy) = secret_outside(lab, "denied")?;
     let job = lab
-        .inner(&dir, ["open-refused", "secret/key", OPS])
+        .inner(&dir, ["open-refused", OUTSIDE_KEY, OPS])
         .under(policy)
-        .refusing(REFUSED_READ, "secret/key")
-        .hiding(&dir.join("secret"));
+        .refusing(REFUSED_READ, OUTSIDE_KEY)
+        .hiding(&secret);
     let mut row = row(lab, DENIED, &job, Vec::new());
     row.lanes[0] = None;
     Ok(row)
