@@ -6,17 +6,12 @@ SHELL := /bin/bash
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-OUT := $(TARGET)/$(HOST)/release
-BIN := $(OUT)/landstrip
+# Asked for once, and only by who needs it: it may install the target.
+TRIPLE = $(eval TRIPLE := $(shell tools/target.sh))$(TRIPLE)
+OUT = $(TARGET)/$(TRIPLE)/release
+BIN = $(OUT)/landstrip
 SHARE := $(TARGET)/share
-
-# One static file starts faster than one that needs the dynamic linker. A target has to be named
-# for that, else proc macros would be built static too, which cannot be loaded.
-ifneq (,$(findstring linux-gnu,$(HOST)))
-STATIC := -C target-feature=+crt-static
-endif
 
 .PHONY: help run build check test bench man schema install
 
@@ -28,7 +23,8 @@ run: build ## Set up, and show the main job on a real crate
 
 build: ## Build the release binary, and its second name beside it
 	@tools/deps.sh $(BUILD_PACKAGES)
-	RUSTFLAGS="$${RUSTFLAGS:-} $(STATIC)" cargo build --locked --release --target $(HOST)
+	RUSTFLAGS="$${RUSTFLAGS:-} -C target-feature=+crt-static" \
+	    cargo build --locked --release --target $(TRIPLE)
 	@ln -sf landstrip $(OUT)/landstrip-oci
 	@echo $(BIN)
 

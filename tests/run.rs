@@ -289,13 +289,28 @@ fn descendants_end_with_the_launcher() {
 }
 
 #[test]
-fn the_temporary_directory_goes_when_the_program_is_killed() {
+fn the_temporary_directory_goes_when_anybody_is_killed() {
     let bed = Bed::new(&[]);
-    let mut run = Running::start(&bed, &[], "echo $TMPDIR; exec sleep 60");
-    let path = run.line();
-    run.signal(Signal::TERM);
-    wait(&mut run.child, PATIENCE).expect("an end");
-    assert!(!std::path::Path::new(&path).exists(), "{path} is left");
+    let full = "mkdir -p $TMPDIR/a/b $TMPDIR/c; echo x > $TMPDIR/a/b/f; chmod 0 $TMPDIR/c";
+    for (signal, before) in
+        [(Signal::TERM, "true"), (Signal::TERM, full), (Signal::KILL, "true"), (Signal::KILL, full)]
+    {
+        let script = format!("{before}; echo $TMPDIR; exec sleep 60");
+        let mut run = Running::start(&bed, &[], &script);
+        let path = run.line();
+        assert!(std::path::Path::new(&path).exists(), "{path} is not there");
+        // Killed, the launcher leaves that to its watcher.
+        let launcher = run.child.id();
+        let children =
+            std::fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children"));
+        run.signal(signal);
+        wait(&mut run.child, PATIENCE).expect("an end");
+        for pid in children.expect("the launcher's children").split_whitespace() {
+            assert!(ends(pid.parse().expect("a pid"), PATIENCE), "{pid} lives on");
+        }
+        let left = std::path::Path::new(&path).exists();
+        assert!(!left, "{path} is left by {signal:?} after {before}");
+    }
 }
 
 #[test]

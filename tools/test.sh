@@ -6,6 +6,7 @@
 # fails where it is missing, rather than being skipped. `root` or `user` is added for each run.
 set -euo pipefail
 
+target=$(tools/target.sh)
 have=${LANDSTRIP_TEST_HAVE:-}
 run() { # WHO COMMAND...
     echo "== tests as $1"
@@ -13,7 +14,7 @@ run() { # WHO COMMAND...
 }
 
 if [ "$(id -u)" -ne 0 ]; then
-    run user cargo test --locked
+    run user cargo test --locked --target "$target"
     exit
 fi
 
@@ -29,11 +30,11 @@ if ! ordinary test -x "$PWD" -a -r Cargo.toml; then
     export CARGO_TARGET_DIR=$copy/target
 fi
 
-run root cargo test --locked
+run root cargo test --locked --target "$target"
 
 home=$(mktemp -d /var/tmp/landstrip-home.XXXXXX)
 trap 'rm -rf "$home" ${copy:+"$copy"}' EXIT
 chown nobody:nogroup "$home"
-host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+name=$(tr a-z- A-Z_ <<<"$target")
 runner="$PWD/tools/as-user.sh $home"
-run user env "CARGO_TARGET_${host}_RUNNER=$runner" cargo test --locked
+run user env "CARGO_TARGET_${name}_RUNNER=$runner" cargo test --locked --target "$target"

@@ -5,12 +5,11 @@
 
 use super::broker::{self, Broker, Config, Reporter};
 use super::filter::{self, Options};
-use super::sys::domain::{self, Outsider, SignalScope};
-use super::sys::signals::{self, SignalSet};
-use super::sys::spawn::{self, CStrings, Launch, Started, Step};
-use super::sys::{self, Errno, identity};
+use super::supervise::{Ending, Signals};
+use super::sys::spawn::{self, CStrings, Launch, Step};
+use super::sys::{Errno, identity, signals};
 use super::tmpdir::TemporaryDirectory;
-use super::{host, landlock, supervise};
+use super::{host, landlock};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
 use crate::plan::{self, Plan, SCOPED_ABI, Writing};
@@ -19,10 +18,9 @@ use crate::trap::{Code, Mechanism, Style, errno};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::{Arc, mpsc};
-use std::thread;
+use std::sync::Arc;
 
 /// What to run, and under what.
 pub struct Job {
@@ -52,8 +50,7 @@ pub const KEEP: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 
 ///
 /// When the program did not start, or could not be supervised to its end.
 pub fn run(job: Job) -> Result<u8, Error> {
-    identity::share_heap();
-    let signals = supervise::Signals::block();
+    let signals = Signals::block();
     let ignore_sigpipe = signals::ignore_sigpipe();
     let path = look_up(&job.args[0], &job.env)?;
     // Made before the host is asked: inside another run, asking gives up the outer broker's help.
@@ -84,43 +81,47 @@ pub fn run(job: Job) -> Result<u8, Error> {
     };
     let shell = [OsString::from("/bin/sh"), path.clone()];
     let shell: Vec<_> = shell.iter().chain(job.args.iter().skip(1)).cloned().collect();
-    let (reader, writer) = pipe()?;
-    let start = Start {
-        outer: ruleset(&plan.outer)?,
-        inner: ruleset(&inner)?,
-        scoped: support.landlock_abi >= SCOPED_ABI,
-        filter: filter::build(Options {
-            broker: plan.broker,
-            reads: plan.reads,
-            network: plan.network,
-            unix_sockets: plan.unix_sockets,
-            identity: keep != 0,
-        }),
-        path: c_string(path.as_bytes())?,
-        argv: CStrings::new(c_strings(&job.args)?),
-        shell: CStrings::new(c_strings(&shell)?),
-        envp: CStrings::new(c_strings(&env)?),
-        cwd: c_string(plan.policy.cwd.as_bytes())?,
-        inherit: job.inherit,
+    let inner = ruleset(&inner)?;
+    let filter = filter::build(Options {
+        broker: plan.broker,
+        reads: plan.reads,
+        network: plan.network,
+        unix_sockets: plan.unix_sockets,
+        identity: keep != 0,
+    });
+    let program = Launch {
+        path: &c_string(path.as_bytes())?,
+        argv: &CStrings::new(c_strings(&job.args)?),
+        shell: &CStrings::new(c_strings(&shell)?),
+        envp: &CStrings::new(c_strings(&env)?),
+        cwd: &c_string(plan.policy.cwd.as_bytes())?,
+        inherit: &job.inherit,
         keep_capabilities: (permitted != 0).then_some(keep),
+        ruleset: inner.as_fd(),
+        filter: &filter,
+        listener: plan.broker,
+        announce: None,
         ignore_sigpipe,
-        mask: *signals.before(),
-        watch: reader,
-        broker: broker.clone(),
-        announce: plan.reads,
+        mask: signals.before(),
     };
-    let (report, started) = mpsc::channel();
-    thread::Builder::new().stack_size(START_STACK).spawn(move || start.run(&report)).map_err(
-        |e| Failure::new(Code::SandboxSetupFailed, format!("cannot start a thread: {e}")),
-    )?;
-    let gone = || Failure::new(Code::InternalError, "the starting thread ended").into();
-    let result = match started.recv().map_err(|_| gone()) {
-        Ok(Ok(pid)) => signals.supervise(pid),
-        Ok(Err(NotStarted::Setup(failure))) => Err(failure.into()),
-        Ok(Err(NotStarted::Step(step, errno))) => Err(launch_failure(step, errno, &path)),
-        Err(error) => Err(error),
+
+    let scoped = support.landlock_abi >= SCOPED_ABI;
+    // From here on this process is restricted, too.
+    let ending = Ending::enter(ruleset(&plan.outer)?, scoped, &temporary.0)?;
+    if let (Some(broker), Some(watcher)) = (&broker, ending.watcher()) {
+        broker.keep_from(watcher);
+    }
+    // execve(2) is notified where reads are restricted: then somebody has to serve before it is over.
+    let result = match &broker {
+        Some(broker) if plan.reads => start_served(broker, program),
+        broker => start(broker.as_ref(), &program),
     };
-    supervise::end_all(writer);
+    let result = match result {
+        Ok(pid) => signals.supervise(pid),
+        Err(NotStarted::Setup(failure)) => Err(failure.into()),
+        Err(NotStarted::Step(step, errno)) => Err(launch_failure(step, errno, &path)),
+    };
+    ending.end_all();
     if let Some(broker) = &broker {
         broker.clean_up();
         broker.reporter().finish(&mut io::stderr().lock(), job.style);
@@ -129,104 +130,35 @@ pub fn run(job: Job) -> Result<u8, Error> {
     result
 }
 
-/// Stack of the starting thread, which becomes the first worker.
-const START_STACK: usize = 256 * 1024;
-
-/// What the starting thread needs. It enters the outer domain, which is a matter of threads, and
-/// everything that it starts is in it: the watcher, the workers, the target. The main thread stays
-/// outside, and so out of reach of them all.
-struct Start {
-    outer: OwnedFd,
-    inner: OwnedFd,
-    scoped: bool,
-    filter: Vec<sys::seccomp::Instruction>,
-    path: CString,
-    argv: CStrings,
-    shell: CStrings,
-    envp: CStrings,
-    cwd: CString,
-    inherit: Vec<i32>,
-    keep_capabilities: Option<u64>,
-    ignore_sigpipe: bool,
-    mask: SignalSet,
-    watch: OwnedFd,
-    broker: Option<Arc<Broker>>,
-    /// execve(2) is notified: the broker has to serve before this thread is back from it.
-    announce: bool,
-}
-
-/// Why there is no program.
+/// Why there is no program, or nobody to serve it.
 enum NotStarted {
     Setup(Failure),
     Step(Step, Errno),
 }
 
-impl Start {
-    fn run(self, report: &mpsc::Sender<Result<i32, NotStarted>>) {
-        let started = match self.start() {
-            Ok(started) => started,
-            Err(failure) => {
-                let _ = report.send(Err(failure));
-                return;
-            }
-        };
-        let _ = report.send(Ok(started.pid));
-        if let (Some(broker), Some(listener), false) =
-            (&self.broker, started.listener, self.announce)
-        {
-            broker::serve(broker, listener);
-        }
-        // The program is tied to this thread's life.
-        loop {
-            thread::park();
-        }
+/// Starts the program, and then the broker's first worker. Returns the program's pid.
+fn start(broker: Option<&Arc<Broker>>, program: &Launch<'_>) -> Result<i32, NotStarted> {
+    let started = spawn::spawn(program).map_err(|(step, errno)| NotStarted::Step(step, errno))?;
+    if let (Some(broker), Some(listener)) = (broker, started.listener) {
+        broker::serve(broker, listener).map_err(no_broker)?;
     }
+    Ok(started.pid)
+}
 
-    fn start(&self) -> Result<Started, NotStarted> {
-        let failed = |what, errno| NotStarted::Setup(setup(Mechanism::Landlock, what, errno));
-        let outsider = match self.scoped {
-            true => Some(Outsider::find().map_err(|e| failed("fork", e))?),
-            false => None,
-        };
-        // First of all: the broker may look at the target only from a domain around the target's.
-        sys::restrict_self(self.outer.as_fd()).map_err(|e| failed("restrict", e))?;
-        if let Some(outsider) = outsider {
-            let scope = SignalScope::prove(outsider).ok_or_else(|| {
-                let message = "signals leave the domain although the kernel has scopes";
-                NotStarted::Setup(Failure::setup(Mechanism::Landlock, message))
-            })?;
-            let watcher = domain::start_watcher(self.watch.as_fd(), scope)
-                .map_err(|e| failed("watcher", e))?;
-            if let Some(broker) = &self.broker {
-                broker.keep_from(watcher);
-            }
-        }
-        let mut announce = None;
-        if let Some(broker) = self.broker.as_ref().filter(|_| self.announce) {
-            let (reader, writer) = pipe().map_err(NotStarted::Setup)?;
-            broker::serve_announced(broker, reader).map_err(|e| {
-                let message = format!("cannot start the broker: {e}");
-                NotStarted::Setup(Failure::setup(Mechanism::Seccomp, message))
-            })?;
-            announce = Some(writer);
-        }
-        spawn::spawn(&Launch {
-            path: &self.path,
-            argv: &self.argv,
-            shell: &self.shell,
-            envp: &self.envp,
-            cwd: &self.cwd,
-            inherit: &self.inherit,
-            keep_capabilities: self.keep_capabilities,
-            ruleset: self.inner.as_fd(),
-            filter: &self.filter,
-            listener: self.broker.is_some(),
-            announce: announce.as_ref().map(AsFd::as_fd),
-            ignore_sigpipe: self.ignore_sigpipe,
-            mask: &self.mask,
-        })
-        .map_err(|(step, errno)| NotStarted::Step(step, errno))
-    }
+/// The same with a worker that is there before the program, and is told of the listener.
+fn start_served(broker: &Arc<Broker>, program: Launch<'_>) -> Result<i32, NotStarted> {
+    let (reader, writer) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| {
+            let message = format!("pipe: {}", io::Error::from(errno));
+            NotStarted::Setup(Failure::new(Code::SandboxSetupFailed, message))
+        })?;
+    broker::serve_announced(broker, reader).map_err(no_broker)?;
+    start(None, &Launch { announce: Some(writer.as_fd()), ..program })
+}
+
+fn no_broker(error: io::Error) -> NotStarted {
+    let message = format!("cannot start the broker: {error}");
+    NotStarted::Setup(Failure::setup(Mechanism::Seccomp, message))
 }
 
 /// The private temporary directory; removed when dropped.
@@ -423,11 +355,6 @@ fn launch_failure(step: Step, errno: Errno, path: &OsStr) -> Error {
 fn setup(mechanism: Mechanism, what: &str, errno: Errno) -> Failure {
     let text = io::Error::from_raw_os_error(errno.raw_os_error());
     Failure::setup(mechanism, format!("{what}: {text}"))
-}
-
-fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
-    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-        .map_err(|e| Failure::new(Code::SandboxSetupFailed, format!("pipe: {e}")))
 }
 
 fn c_string(bytes: &[u8]) -> Result<CString, Failure> {

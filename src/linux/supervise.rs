@@ -1,10 +1,13 @@
 //! Waiting for the program: signals, job control, the end of everything it started.
 
-use super::sys::domain;
+use super::sys::domain::{self, Outsider, SignalScope, Watcher};
 use super::sys::signals::{self, Change, SignalSet};
+use super::sys::{self, Errno};
+use super::tmpdir::{self, TemporaryDirectory};
 use crate::cli::error::{Error, Failure};
-use crate::trap::Code;
-use std::os::fd::OwnedFd;
+use crate::trap::{Code, Mechanism};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// Signals that are passed on to the program when another process sends them to us. What the
@@ -93,20 +96,67 @@ impl Signals {
     }
 }
 
-/// Kills whatever the program left, and waits until it is gone. `watch` is our end of the watcher's
-/// pipe: closing it makes the watcher kill the domain.
-pub fn end_all(watch: OwnedFd) {
-    // Orphans come to us, so no child means no descendant; the watcher does not count as one.
-    if reap() {
-        return;
+/// The end of a run, prepared at its beginning: everything in the domain dies with us.
+pub struct Ending {
+    /// `None` without scopes (Landlock before ABI 6).
+    watched: Option<(SignalScope, Watcher)>,
+}
+
+impl Ending {
+    /// Enters the outer domain, and starts the watcher in it where there are scopes (`scoped`). It
+    /// removes `temporary` if we do not live to do so.
+    ///
+    /// # Errors
+    ///
+    /// `SANDBOX_SETUP_FAILED`: then the calling thread may be restricted already.
+    pub fn enter(
+        outer: OwnedFd,
+        scoped: bool,
+        temporary: &TemporaryDirectory,
+    ) -> Result<Ending, Failure> {
+        let failed = |what: &str, errno: Errno| {
+            Failure::setup(Mechanism::Landlock, format!("{what}: {}", io::Error::from(errno)))
+        };
+        let outsider =
+            scoped.then(Outsider::find).transpose().map_err(|errno| failed("fork", errno))?;
+        sys::restrict_self(outer.as_fd()).map_err(|errno| failed("restrict", errno))?;
+        let Some(outsider) = outsider else {
+            return Ok(Ending { watched: None });
+        };
+        let scope = SignalScope::prove(outsider).ok_or_else(|| {
+            let message = "signals leave the domain although the kernel has scopes";
+            Failure::setup(Mechanism::Landlock, message)
+        })?;
+        let (parent, name) = temporary.place();
+        let watcher = scope
+            .start_watcher(parent, name, tmpdir::remove)
+            .map_err(|errno| failed("watcher", errno))?;
+        Ok(Ending { watched: Some((scope, watcher)) })
     }
-    drop(watch);
-    let deadline = Instant::now() + LAST_MOMENTS;
-    let children = SignalSet::of(&[libc::SIGCHLD]);
-    while !reap() && Instant::now() < deadline {
-        if children.wait_for(Duration::from_millis(100)).is_none() {
-            // There is no watcher (Landlock before ABI 6), or it was killed.
-            domain::kill_children();
+
+    /// The watcher's pid.
+    pub fn watcher(&self) -> Option<i32> {
+        self.watched.as_ref().map(|(_, watcher)| watcher.pid())
+    }
+
+    /// Kills whatever the program left, and waits until it is gone.
+    pub fn end_all(self) {
+        // Orphans come to us, so no child means no descendant; the watcher does not count as one.
+        if !reap() {
+            if let Some((scope, _)) = &self.watched {
+                scope.kill_all();
+            }
+            let deadline = Instant::now() + LAST_MOMENTS;
+            let children = SignalSet::of(&[libc::SIGCHLD]);
+            while !reap() && Instant::now() < deadline {
+                if self.watched.is_none() {
+                    domain::kill_children();
+                }
+                children.wait_for(Duration::from_millis(100));
+            }
+        }
+        if let Some((_, watcher)) = self.watched {
+            watcher.dismiss();
         }
     }
 }

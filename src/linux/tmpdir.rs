@@ -1,14 +1,17 @@
 //! The run's private temporary directory.
 
 use super::sys::Errno;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom};
+use rustix::path::DecInt;
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A directory of mode 0700 that is removed, with what is in it, by [`TemporaryDirectory::remove`].
 pub struct TemporaryDirectory {
     parent: OwnedFd,
     parent_path: String,
-    name: String,
+    name: CString,
 }
 
 impl TemporaryDirectory {
@@ -38,10 +41,9 @@ impl TemporaryDirectory {
             let mut random = [0u8; 8];
             rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
             let name = format!("landstrip-{:016x}", u64::from_ne_bytes(random));
+            let name = CString::new(name).map_err(|_| Errno::INVAL)?;
             match rustix::fs::mkdirat(&parent, &name, Mode::RWXU) {
-                Ok(()) => {
-                    return Ok(TemporaryDirectory { parent, parent_path, name });
-                }
+                Ok(()) => return Ok(TemporaryDirectory { parent, parent_path, name }),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
@@ -50,31 +52,43 @@ impl TemporaryDirectory {
 
     /// Its path, free of symbolic links.
     pub fn path(&self) -> String {
-        format!("{}/{}", self.parent_path.trim_end_matches('/'), self.name)
+        format!("{}/{}", self.parent_path.trim_end_matches('/'), self.name.to_string_lossy())
     }
 
     /// Removes it. What cannot be removed stays; nothing outside is ever touched.
     pub fn remove(&self) {
-        let gone = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
-        if gone != Err(Errno::NOTEMPTY) {
-            return;
-        }
-        if let Ok(fd) = open_directory(self.parent.as_fd(), self.name.as_str()) {
-            empty(&fd);
-        }
-        let _ = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
+        remove(self.parent.as_fd(), &self.name);
     }
+
+    /// Where it is: the directory that it is in, and its name there.
+    pub fn place(&self) -> (BorrowedFd<'_>, &CStr) {
+        (self.parent.as_fd(), &self.name)
+    }
+}
+
+/// Removes directory `name` of `parent` with what is in it.
+///
+/// Nothing here allocates: the watcher does this when the launcher was killed, at any point.
+pub fn remove(parent: BorrowedFd<'_>, name: &CStr) {
+    if rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) != Err(Errno::NOTEMPTY) {
+        return;
+    }
+    if let Ok(fd) = open_directory(parent, name) {
+        empty(&fd);
+    }
+    let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
 }
 
 /// Opens directory `name` for reading, never through a link, and gives its owner back the rights that the
 /// run may have taken away.
-fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+fn open_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let place = rustix::fs::openat(parent, name, flags | OFlags::PATH, Mode::empty())?;
     // fchmod(2) does not work on a place; its name below /proc leads to this very directory.
-    let own = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&place));
-    let _ = rustix::fs::chmod(own, Mode::RWXU);
-    rustix::fs::openat(&place, ".", flags | OFlags::RDONLY, Mode::empty())
+    if let Ok(own) = rustix::fs::open(c"/proc/self/fd", OFlags::PATH, Mode::empty()) {
+        let _ = rustix::fs::chmodat(own, DecInt::from_fd(&place), Mode::RWXU, AtFlags::empty());
+    }
+    rustix::fs::openat(&place, c".", flags | OFlags::RDONLY, Mode::empty())
 }
 
 /// Deletes everything below `root`. No path is followed: each step is one name in an open directory.
@@ -83,63 +97,52 @@ fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> Resul
 /// nor the stack: a directory that is not empty is emptied by moving what it holds up to the root.
 fn empty(root: &OwnedFd) {
     let mut fresh = 0u64;
-    loop {
-        let Ok(entries) = Dir::read_from(root) else {
-            return;
+    while each_name(root, |name| {
+        if delete(root, name) {
+            return true;
+        }
+        let Ok(directory) = open_directory(root.as_fd(), name) else {
+            return false;
         };
-        let mut progress = false;
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            if name == c"." || name == c".." {
-                continue;
-            }
-            if entry.file_type() != FileType::Directory
-                && rustix::fs::unlinkat(root, name, AtFlags::empty()).is_ok()
-            {
-                progress = true;
-                continue;
-            }
-            if rustix::fs::unlinkat(root, name, AtFlags::REMOVEDIR).is_ok() {
-                progress = true;
-                continue;
-            }
-            let Ok(directory) = open_directory(root.as_fd(), name) else {
-                continue;
-            };
-            progress |= lift(&directory, root, &mut fresh);
-            progress |= rustix::fs::unlinkat(root, name, AtFlags::REMOVEDIR).is_ok();
-        }
-        if !progress {
-            return;
-        }
-    }
+        let lifted = lift(&directory, root, &mut fresh);
+        delete(root, name) || lifted
+    }) {}
 }
 
 /// Deletes the files of `directory` and moves its subdirectories to `root` under fresh names.
 fn lift(directory: &OwnedFd, root: &OwnedFd, fresh: &mut u64) -> bool {
-    let Ok(entries) = Dir::read_from(directory) else {
-        return false;
-    };
-    let mut progress = false;
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        if name == c"." || name == c".." {
-            continue;
-        }
-        if rustix::fs::unlinkat(directory, name, AtFlags::empty()).is_ok()
-            || rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR).is_ok()
-        {
-            progress = true;
-            continue;
+    each_name(directory, |name| {
+        if delete(directory, name) {
+            return true;
         }
         // Moving a directory changes it: its own rights are needed too.
         let _ = open_directory(directory.as_fd(), name);
         *fresh += 1;
-        progress |=
-            rustix::fs::renameat(directory, name, root, format!("landstrip-lifted-{fresh}"))
-                .is_ok();
+        // A name that is taken is no harm: the next round has the next number.
+        rustix::fs::renameat(directory, name, root, DecInt::new(*fresh)).is_ok()
+    })
+}
+
+fn delete(directory: &OwnedFd, name: &CStr) -> bool {
+    rustix::fs::unlinkat(directory, name, AtFlags::empty()).is_ok()
+        || rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR).is_ok()
+}
+
+/// Calls `act` for each name in `directory`; whether any call returned true.
+fn each_name(directory: &OwnedFd, mut act: impl FnMut(&CStr) -> bool) -> bool {
+    if rustix::fs::seek(directory, SeekFrom::Start(0)).is_err() {
+        return false;
     }
-    progress
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut entries = RawDir::new(directory, &mut buffer);
+    let mut any = false;
+    while let Some(Ok(entry)) = entries.next() {
+        let name = entry.file_name();
+        if name != c"." && name != c".." {
+            any |= act(name);
+        }
+    }
+    any
 }
 
 #[cfg(test)]

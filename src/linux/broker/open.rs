@@ -37,7 +37,7 @@ const MAX_LINKS: usize = 40;
 impl Request {
     /// What the open needs. Mode 3 is Linux's own: it checks for both and grants neither.
     pub(super) fn wants(&self) -> &'static [Access] {
-        let mode = self.flags.bits() & libc::O_ACCMODE as u32;
+        let mode = self.flags.bits() & ACCESS_MODE;
         let truncate = self.flags.contains(OFlags::TRUNC);
         match (mode as i32, truncate) {
             (libc::O_RDONLY, false) => &[Access::Read],
@@ -48,7 +48,7 @@ impl Request {
 
     /// Landlock sees no writing in `O_TRUNC` with mode `O_RDONLY` or 3, which cuts the file all the same.
     fn hides_truncation(&self) -> bool {
-        let mode = (self.flags.bits() & libc::O_ACCMODE as u32) as i32;
+        let mode = (self.flags.bits() & ACCESS_MODE) as i32;
         self.flags.contains(OFlags::TRUNC) && mode != libc::O_WRONLY && mode != libc::O_RDWR
     }
 
@@ -60,8 +60,8 @@ impl Request {
     /// would see other flags than we do, or where they cut a file without a right that Landlock sees:
     /// the path is in memory, and may name anything by then.
     pub(super) fn may_continue(&self) -> bool {
-        let mode = self.flags.bits() & libc::O_ACCMODE as u32;
-        self.in_registers && !self.hides_truncation() && mode != libc::O_ACCMODE as u32
+        let mode = self.flags.bits() & ACCESS_MODE;
+        self.in_registers && !self.hides_truncation() && mode != ACCESS_MODE
     }
 
     pub(super) fn cloexec(&self) -> bool {
@@ -510,8 +510,11 @@ impl Task<'_> {
     }
 }
 
+/// The access mode's bits; `O_ACCMODE` is another value in musl.
+const ACCESS_MODE: u32 = 3;
+
 /// Flags that openat2(2) knows; others are an error there, unlike in open(2).
-const VALID_FLAGS: u64 = (libc::O_ACCMODE
+const VALID_FLAGS: u64 = (ACCESS_MODE as i32
     | libc::O_CREAT
     | libc::O_EXCL
     | libc::O_NOCTTY
@@ -534,7 +537,7 @@ const VALID_FLAGS: u64 = (libc::O_ACCMODE
 const PLACE_FLAGS: u64 =
     (libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC) as u64;
 
-/// `O_LARGEFILE`, which libc defines as 0 on 64-bit targets.
+/// `O_LARGEFILE`, which glibc defines as 0 on 64-bit targets.
 #[cfg(target_arch = "x86_64")]
 const LARGEFILE: i32 = 0o100_000;
 #[cfg(not(target_arch = "x86_64"))]

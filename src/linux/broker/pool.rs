@@ -11,6 +11,7 @@ use super::{Answer, Broker, handle};
 use crate::linux::sys::{Errno, identity, seccomp, signals, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::Cell;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -88,8 +89,17 @@ impl Pool {
     }
 }
 
-/// Serves the notifications of `listener` on the calling thread, until no target is left.
-pub fn serve(broker: &Arc<Broker>, listener: OwnedFd) {
+/// Serves the notifications of `listener` on a new thread, until no target is left.
+///
+/// # Errors
+///
+/// `EAGAIN` when no thread can be had.
+pub fn serve(broker: &Arc<Broker>, listener: OwnedFd) -> io::Result<()> {
+    let broker = Arc::clone(broker);
+    thread::Builder::new().stack_size(STACK).spawn(move || serve_here(&broker, listener)).map(drop)
+}
+
+fn serve_here(broker: &Arc<Broker>, listener: OwnedFd) {
     signals::catch_interrupts();
     seccomp::set_sync_wake_up(std::os::fd::AsFd::as_fd(&listener));
     if broker.listener.set(listener).is_ok() {
@@ -105,15 +115,15 @@ pub fn serve(broker: &Arc<Broker>, listener: OwnedFd) {
 /// # Errors
 ///
 /// `EAGAIN` when no thread can be had.
-pub fn serve_announced(broker: &Arc<Broker>, pipe: OwnedFd) -> std::io::Result<()> {
+pub fn serve_announced(broker: &Arc<Broker>, pipe: OwnedFd) -> io::Result<()> {
     let broker = Arc::clone(broker);
     let serve = move || {
         if let Ok(Some(listener)) = spawn::announced_listener(&pipe) {
             drop(pipe);
-            serve(&broker, listener);
+            serve_here(&broker, listener);
         }
     };
-    thread::Builder::new().stack_size(STACK).spawn(serve).map(|_| ())
+    thread::Builder::new().stack_size(STACK).spawn(serve).map(drop)
 }
 
 fn add_worker(broker: &Arc<Broker>) {

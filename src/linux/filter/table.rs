@@ -288,7 +288,6 @@ fn others(list: &mut Vec<Decision>) {
         let cases = vec![(Test::Is(0, u32::MAX, 0), Action::Allow)];
         list.push(Decision { nr, cases, otherwise: Action::Notify });
     }
-    // libc has these with a type that depends on the C library, or not at all.
     const PRIO_PROCESS: u32 = 0;
     const IOPRIO_WHO_PROCESS: u32 = 1;
     for (nr, process) in

@@ -2,8 +2,8 @@
 
 use super::signals::signal;
 use super::{Errno, last_errno};
-use std::ffi::{c_int, c_void};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// Makes this process adopt the orphans below it (`PR_SET_CHILD_SUBREAPER`).
 pub fn adopt_orphans() {
@@ -46,9 +46,15 @@ impl Canary {
 /// Proof that signals of this process stay within its Landlock domain.
 ///
 /// `kill(-1)` reaches every process of the user otherwise, so it is only to be had with this proof.
-/// A domain belongs to a thread, and so does the proof: it is not `Send`, and the one process that
-/// uses it, the watcher, is started by the thread that has it.
+/// A domain belongs to a thread, and so does the proof: it is not `Send`.
 pub struct SignalScope(std::marker::PhantomData<*const ()>);
+
+/// The process that ends the run when we do not live to do it.
+pub struct Watcher {
+    pid: i32,
+    /// Its pipe, which closes when we die.
+    alive: OwnedFd,
+}
 
 /// Signal that the watcher's end sends; not SIGCHLD, so that waiting for children passes it over.
 #[must_use]
@@ -90,12 +96,73 @@ impl SignalScope {
         scoped.then_some(SignalScope(std::marker::PhantomData))
     }
 
-    /// Kills every process of the domain but the caller, in one step that no fork can slip through:
-    /// kill(2) walks the process list under the lock that fork takes for writing.
-    fn kill_all(self) {
-        // SAFETY: by value. `self` proves that only this domain is reached.
-        unsafe { libc::kill(-1, libc::SIGKILL) };
+    /// Kills every process of the domain but this one, the watcher included, in one step that no fork
+    /// can slip through: kill(2) walks the process list under the lock that fork takes for writing.
+    pub fn kill_all(&self) {
+        kill_domain();
     }
+
+    /// Starts the watcher: a process in the domain of the calling thread and a session of its own. It
+    /// waits until this process is gone, kills the domain but itself, and then calls `last` with
+    /// `directory`, which it holds open.
+    ///
+    /// It shares this process's memory, which makes it cheap. By the time of `last` no thread is left in
+    /// there but whatever it held stays held: `last` must not allocate, nor take a lock.
+    ///
+    /// # Errors
+    ///
+    /// As pipe(2) and clone(2).
+    pub fn start_watcher(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &CStr,
+        last: fn(BorrowedFd<'_>, &CStr),
+    ) -> Result<Watcher, Errno> {
+        let (reader, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        // Stack and argument live as long as the watcher does, so they are leaked.
+        let stack = Box::leak(vec![0u8; WATCHER_STACK].into_boxed_slice());
+        let (pipe, directory, name) = (reader.as_raw_fd(), directory.as_raw_fd(), name.to_owned());
+        let watch = Box::leak(Box::new(Watch { pipe, directory, name, last }));
+        // SAFETY: `watcher_main` runs on a stack of its own, and nobody else uses its argument. It has
+        // a copy of the table of descriptors, and so of the two in there.
+        let pid = unsafe {
+            let top = stack.as_mut_ptr().add(stack.len() & !15);
+            let flags = libc::CLONE_VM | watcher_signal();
+            libc::clone(watcher_main, top.cast(), flags, (&raw mut *watch).cast())
+        };
+        if pid < 0 { Err(last_errno()) } else { Ok(Watcher { pid, alive }) }
+    }
+}
+
+/// Room for the watcher's frames, a buffer for getdents64(2) in them.
+const WATCHER_STACK: usize = 32 * 1024;
+
+/// What the watcher works from.
+struct Watch {
+    pipe: RawFd,
+    directory: RawFd,
+    name: CString,
+    last: fn(BorrowedFd<'_>, &CStr),
+}
+
+impl Watcher {
+    /// Its pid.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Lets it go: nothing is left to kill.
+    pub fn dismiss(self) {
+        // It may have been killed, with the rest of the domain.
+        let _ = rustix::io::write(&self.alive, &[0]);
+    }
+}
+
+/// Kills the calling thread's domain but its own process. For those who know that signals are scoped.
+fn kill_domain() {
+    // SAFETY: by value. A [`SignalScope`], which the watcher was started with, proves that only the
+    // domain is reached.
+    unsafe { libc::kill(-1, libc::SIGKILL) };
 }
 
 fn parent() -> i32 {
@@ -114,42 +181,25 @@ fn refuses_signal(pid: i32) -> bool {
     pid > 1 && unsafe { libc::kill(pid, 0) } != 0 && last_errno() == Errno::PERM
 }
 
-/// Starts the watcher: a process in the domain of the calling thread and a session of its own. It
-/// waits until every copy of the write end of the pipe but its own is closed, and then kills the
-/// domain but itself. Returns its pid.
-///
-/// It shares this process's memory, which makes it cheap; it never touches any after its start.
-///
-/// # Errors
-///
-/// As clone(2).
-pub fn start_watcher(read_end: BorrowedFd<'_>, scope: SignalScope) -> Result<i32, Errno> {
-    // The stack and the argument live as long as the watcher does, so they are leaked.
-    let stack = Box::leak(vec![0u8; 16 * 1024].into_boxed_slice());
-    let argument = Box::leak(Box::new((read_end.as_raw_fd(), scope)));
-    // SAFETY: `watcher_main` runs on a stack of its own and only makes system calls.
-    let pid = unsafe {
-        let top = stack.as_mut_ptr().add(stack.len() & !15);
-        let argument = (&raw mut *argument).cast();
-        libc::clone(watcher_main, top.cast(), libc::CLONE_VM | watcher_signal(), argument)
-    };
-    if pid < 0 { Err(last_errno()) } else { Ok(pid) }
-}
-
 extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
-    // SAFETY: `start_watcher` leaked this pair for us.
-    let (fd, scope) = unsafe { argument.cast::<(RawFd, SignalScope)>().read() };
-    // SAFETY: system calls by value. None of them fails, so none writes the errno shared with the
-    // launcher's thread.
+    // SAFETY: `start_watcher` leaked this for us.
+    let watch = unsafe { &*argument.cast::<Watch>() };
+    let (low, high) = (watch.pipe.min(watch.directory), watch.pipe.max(watch.directory));
+    // SAFETY: system calls by value; none of the first ones fails, so none writes the errno that is
+    // shared with the launcher's thread. Descriptors 0 to 2 are open, so `low` is above them.
     unsafe {
         libc::setsid();
-        if fd > 0 {
-            libc::syscall(libc::SYS_close_range, 0, fd - 1, 0);
+        // The write end of the pipe is among these, or there would be no end of file.
+        for (from, to) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
+            if from <= to {
+                libc::syscall(libc::SYS_close_range, from, to, 0);
+            }
         }
-        libc::syscall(libc::SYS_close_range, fd + 1, u32::MAX, 0);
         let mut byte = 0u8;
-        while libc::read(fd, (&raw mut byte).cast(), 1) > 0 {}
-        scope.kill_all();
+        if libc::read(watch.pipe, (&raw mut byte).cast(), 1) != 1 {
+            kill_domain();
+            (watch.last)(BorrowedFd::borrow_raw(watch.directory), &watch.name);
+        }
         libc::_exit(0)
     }
 }

@@ -81,16 +81,6 @@ pub fn own_file_context() -> Result<(), Errno> {
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }
 }
 
-/// Keeps the C library from reserving a heap for each thread, which costs system calls at its start
-/// and memory later. The threads here allocate little.
-pub fn share_heap() {
-    // SAFETY: by-value call, before there is a second thread.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 1)
-    };
-}
-
 /// Opens `/dev/null` for each of the first three descriptors that is closed, so that none of ours
 /// takes its place and reaches the program as its standard input or output.
 pub fn fill_stdio() {

@@ -67,7 +67,7 @@ fn apply(option: &str) {
 /// `NAME:N` sets a soft resource limit.
 pub fn limit(text: &str) {
     let (name, value) = text.split_once(':').unwrap_or_else(|| fail("rlimit NAME:N"));
-    let which = number(name, &Vars::new()) as u32;
+    let which = number(name, &Vars::new()) as _;
     let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both calls get a pointer to a live struct of their type.
     check(unsafe { libc::getrlimit(which, &raw mut now) });
