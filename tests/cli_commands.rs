@@ -388,6 +388,9 @@ fn the_doctor_tries_everything() {
         "temporary-directory",
         "user-namespace",
         "network-namespace",
+        "limit-memory",
+        "limit-pids",
+        "limit-cpu",
     ];
     assert_eq!(names, expected);
     for check in checks {

@@ -56,6 +56,7 @@ mod linux {
     use super::super::policy::line;
     use super::super::{HostFiles, output};
     use super::{Error, PlanArgs, ResolvedPolicy};
+    use crate::linux::cgroup::Cgroups;
     use crate::linux::{host, launch};
     use crate::plan::{self, Holder, HostSupport, Layer, Plan, Shortfall, Writing};
     use crate::policy::Origin;
@@ -63,7 +64,9 @@ mod linux {
     /// What a launch on this host would do, but for the run's own temporary directory. To be asked
     /// once in a process: the host cannot tell twice whether it is nested.
     pub fn planned(policy: ResolvedPolicy) -> (Plan, HostSupport) {
-        let support = host::support();
+        // Made to see whether they can be, and removed on the spot.
+        let limits = Cgroups::make(&policy.limits).support();
+        let support = HostSupport { limits, ..host::support() };
         (plan::plan(policy, None, &HostFiles, support), support)
     }
 
@@ -149,9 +152,12 @@ mod linux {
         let mut values = Vec::new();
         let policy = &plan.policy;
         located(&json!([policy.network, policy.limits, policy.macos, policy.windows]), &mut values);
-        for (origin, text) in values {
+        for (origin, mut text) in values {
             if lines.iter().any(|line| line.origin == origin) {
                 continue;
+            }
+            if let (Some(cpu), "limits.cpu") = (&policy.limits.cpu, origin.key.as_str()) {
+                text = plan::limits::cpus(cpu.value);
             }
             let shortfall = plan.shortfalls.iter().find(|s| s.origin.as_ref() == Some(&origin));
             let (held_by, note) = match shortfall {
@@ -188,7 +194,7 @@ mod linux {
 
     fn text(report: &Report<'_>) -> String {
         let mut text = String::new();
-        let HostSupport { landlock_abi, nested } = report.host;
+        let HostSupport { landlock_abi, nested, .. } = report.host;
         let inside = if nested { ", inside another sandbox" } else { "" };
         line(&mut text, format_args!("Landlock ABI {landlock_abi}{inside}"));
         for held in &report.lines {

@@ -1,12 +1,14 @@
 //! Tries out what a run needs, each thing for real and in a process of its own.
 
+use super::cgroup::Cgroups;
 use super::sys::probe::{
     Child, End, copy_descriptor, install_and_send, may_signal, readable, receive_listener, umask,
     unshare,
 };
 use super::sys::{self, Errno, memory, seccomp};
 use super::{filter, host, landlock, launch};
-use crate::plan::{Grant, HostSupport, Layer, SCOPED_ABI, Writing};
+use crate::plan::{Ceiling, Grant, HostSupport, Layer, SCOPED_ABI, Writing};
+use crate::policy::{Limits, Located, Origin};
 use crate::trap::errno;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -130,7 +132,9 @@ fn apart(trial: impl FnOnce() -> Trial) -> Outcome {
 /// Tries everything. Only to be called while this process has one thread, since it forks.
 #[must_use]
 pub fn examine() -> Report {
-    let host = host::support();
+    let limits = every_limit();
+    let support = Cgroups::make(&limits).support();
+    let host = HostSupport { limits: support, ..host::support() };
     let env: Vec<_> = std::env::vars_os()
         .filter(|(name, _)| name == "TMPDIR")
         .map(|(_, path)| {
@@ -160,6 +164,10 @@ pub fn examine() -> Report {
     add("temporary-directory", true, made);
     add("user-namespace", false, apart(|| namespace(UnshareFlags::NEWUSER)));
     add("network-namespace", false, apart(network_namespace));
+    let ceilings = [("memory", support.memory), ("pids", support.pids), ("cpu", support.cpu)];
+    for (limit, (controller, ceiling)) in LIMITS.into_iter().zip(ceilings) {
+        add(limit, false, outcome(held(controller, ceiling)));
+    }
     if let Ok(temporary) = &temporary {
         temporary.remove();
     }
@@ -170,6 +178,28 @@ pub fn examine() -> Report {
         kernel: kernel.map(|text| text.trim_end().to_owned()),
         host,
         checks,
+    }
+}
+
+/// The trials of ceilings, in the order of [`every_limit`].
+const LIMITS: [&str; 3] = ["limit-memory", "limit-pids", "limit-cpu"];
+
+/// A policy's limits, each with a value that any host takes.
+fn every_limit() -> Limits {
+    let amount = |value| Some(Located::new(value, Origin::built_in("doctor")));
+    Limits { memory: amount(64 << 20), pids: amount(64), cpu: amount(1000), time: None }
+}
+
+/// A cgroup could be made that holds the ceiling.
+fn held(controller: &str, ceiling: Option<Ceiling>) -> Trial {
+    let ceiling = ceiling.unwrap_or(Ceiling::Absent);
+    match ceiling.holder() {
+        Some(holder) => works(format!("held by {}", holder.name())),
+        None => Err(Outcome {
+            status: Status::Unavailable,
+            errno: None,
+            message: ceiling.reason(controller),
+        }),
     }
 }
 

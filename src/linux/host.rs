@@ -134,5 +134,5 @@ pub fn support() -> HostSupport {
         abi = sys::landlock_abi();
         nested = abi.is_ok();
     }
-    HostSupport { landlock_abi: abi.unwrap_or(0), nested }
+    HostSupport { landlock_abi: abi.unwrap_or(0), nested, ..HostSupport::default() }
 }

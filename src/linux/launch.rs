@@ -5,14 +5,15 @@
 
 use super::broker::{self, Broker, Config, Reporter};
 use super::filter::{self, Options};
+use super::limits::Ceilings;
 use super::supervise::{Ending, Signals};
 use super::sys::spawn::{self, CStrings, Launch, Step};
 use super::sys::{Errno, identity, signals};
 use super::tmpdir::TemporaryDirectory;
-use super::{host, landlock};
+use super::{cgroup, host, landlock};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
-use crate::plan::{self, Plan, SCOPED_ABI, Writing};
+use crate::plan::{self, HostSupport, Plan, SCOPED_ABI, Writing};
 use crate::policy::{Access, Effect, Origin, Pattern, ResolvedPolicy, Rule};
 use crate::trap::{Code, Mechanism, Style, errno};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -52,12 +53,17 @@ pub const KEEP: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 
 pub fn run(job: Job) -> Result<u8, Error> {
     let signals = Signals::block();
     let ignore_sigpipe = signals::ignore_sigpipe();
-    let path = look_up(&job.args[0], &job.env)?;
+    let path = look_up(&job.args[0], &job.env, &job.policy.cwd)?;
     // Made before the host is asked: inside another run, asking gives up the outer broker's help.
     let temporary = Temporary(make_temporary(&job.env)?);
-    let support = host::support();
+    // The cgroups too: they are removed when this is dropped, and with them what they hold.
+    let ceilings = Ceilings::new(job.policy.limits.clone());
+    let support = HostSupport { limits: ceilings.support(), ..host::support() };
     let env = with_temporary(job.env, &temporary.0.path());
-    let policy = with_other_names(without_disks(job.policy));
+    let mut policy = with_other_names(without_disks(job.policy));
+    if ceilings.in_cgroups() || !support.nested {
+        cgroup::guard(&mut policy.rules, ceilings.in_cgroups());
+    }
     let plan = plan::plan(policy, Some(&temporary.0.path()), &host::HostView, support);
     refuse_shortfalls(&plan, &job.accept)?;
 
@@ -72,8 +78,9 @@ pub fn run(job: Job) -> Result<u8, Error> {
         landlock::ruleset(layer, support.landlock_abi)
             .map_err(|f| Failure::setup(Mechanism::Landlock, f.0))
     };
+    let reporter = Arc::new(Reporter::new(job.traps));
     let broker = if plan.broker {
-        let config = config(&plan, &inherited, permitted, job.traps);
+        let config = config(&plan, &inherited, permitted, Arc::clone(&reporter));
         let broker = Broker::new(config).map_err(|e| setup(Mechanism::Seccomp, "/proc", e))?;
         Some(Arc::new(broker))
     } else {
@@ -97,6 +104,8 @@ pub fn run(job: Job) -> Result<u8, Error> {
         cwd: &c_string(plan.policy.cwd.as_bytes())?,
         inherit: &job.inherit,
         keep_capabilities: (permitted != 0).then_some(keep),
+        entrances: &ceilings.entrances().map_err(|e| setup(Mechanism::Cgroup, "entering", e))?,
+        process_limits: &ceilings.process_limits(),
         ruleset: inner.as_fd(),
         filter: &filter,
         listener: plan.broker,
@@ -107,7 +116,13 @@ pub fn run(job: Job) -> Result<u8, Error> {
 
     let scoped = support.landlock_abi >= SCOPED_ABI;
     // From here on this process is restricted, too.
-    let ending = Ending::enter(ruleset(&plan.outer)?, scoped, &temporary.0)?;
+    let mut outer = plan.outer.clone();
+    outer.grants.extend(ceilings.places().map(|place| plan::Grant {
+        path: place.to_owned(),
+        read: false,
+        write: Writing::Directories,
+    }));
+    let ending = Ending::enter(ruleset(&outer)?, scoped, &temporary.0)?;
     if let (Some(broker), Some(watcher)) = (&broker, ending.watcher()) {
         broker.keep_from(watcher);
     }
@@ -117,17 +132,23 @@ pub fn run(job: Job) -> Result<u8, Error> {
         broker => start(broker.as_ref(), &program),
     };
     let result = match result {
-        Ok(pid) => signals.supervise(pid),
+        Ok(pid) => {
+            ceilings.watch(&reporter);
+            signals.supervise(pid, ceilings.time())
+        }
         Err(NotStarted::Setup(failure)) => Err(failure.into()),
         Err(NotStarted::Step(step, errno)) => Err(launch_failure(step, errno, &path)),
     };
     ending.end_all();
     if let Some(broker) = &broker {
         broker.clean_up();
-        broker.reporter().finish(&mut io::stderr().lock(), job.style);
     }
-    drop(temporary);
-    result
+    let late = result.as_ref().is_ok_and(|end| end.late);
+    let mut out = io::stderr().lock();
+    ceilings.report(late, &reporter, &mut out, job.style);
+    reporter.finish(&mut out, job.style);
+    drop((temporary, ceilings));
+    result.map(|end| end.code)
 }
 
 /// Why there is no program, or nobody to serve it.
@@ -290,7 +311,7 @@ fn config(
     plan: &Plan,
     inherited: &[(plan::Grant, (u64, u64, Access))],
     permitted: u64,
-    traps: Option<TrapFd>,
+    reporter: Arc<Reporter>,
 ) -> Config {
     let umask = rustix::process::umask(Mode::empty());
     rustix::process::umask(umask);
@@ -312,7 +333,7 @@ fn config(
         inherited: inherited.iter().map(|(_, file)| *file).collect(),
         umask: umask.as_raw_mode(),
         capabilities: permitted & (KEEP | broker::ALWAYS),
-        reporter: Reporter::new(traps),
+        reporter,
     }
 }
 
@@ -335,7 +356,11 @@ fn launch_failure(step: Step, errno: Errno, path: &OsStr) -> Error {
             )
             .into();
         }
+        Step::Cgroup => {
+            return setup(Mechanism::Cgroup, "entering the cgroup of the run", errno).into();
+        }
         Step::Clone => "clone",
+        Step::Limits => "setting limits of the process",
         Step::Descriptors => "closing descriptors",
         Step::Capabilities => "dropping capabilities",
         Step::Landlock => {
@@ -367,12 +392,12 @@ fn c_strings(strings: &[OsString]) -> Result<Vec<CString>, Failure> {
     strings.iter().map(|s| c_string(s.as_bytes())).collect()
 }
 
-/// Finds the program as execvp(3) does: a name without a slash along `PATH`.
+/// Finds the program as execvp(3) does in `cwd`: a name without a slash along `PATH`.
 ///
 /// # Errors
 ///
 /// ENOENT when it is nowhere, EACCES when what was found cannot be executed.
-fn look_up(program: &OsStr, env: &[OsString]) -> Result<OsString, Error> {
+fn look_up(program: &OsStr, env: &[OsString], cwd: &str) -> Result<OsString, Error> {
     let name = program.as_bytes();
     let fail = |errno: Errno| launch_failure(Step::Exec, errno, program);
     if name.is_empty() {
@@ -387,8 +412,13 @@ fn look_up(program: &OsStr, env: &[OsString]) -> Result<OsString, Error> {
     for directory in path.unwrap_or(b"/bin:/usr/bin").split(|&byte| byte == b':') {
         let directory = if directory.is_empty() { b"." } else { directory };
         let candidate = [directory, b"/", name].concat();
-        match rustix::fs::access(candidate.as_slice(), rustix::fs::Access::EXEC_OK) {
-            Ok(()) if is_file(&candidate) => return Ok(OsString::from_vec(candidate)),
+        // The program starts there, not here.
+        let place = match candidate.starts_with(b"/") {
+            true => candidate.clone(),
+            false => [cwd.as_bytes(), b"/", &candidate].concat(),
+        };
+        match rustix::fs::access(place.as_slice(), rustix::fs::Access::EXEC_OK) {
+            Ok(()) if is_file(&place) => return Ok(OsString::from_vec(candidate)),
             Ok(()) | Err(Errno::ACCESS) => last = Errno::ACCESS,
             Err(_) => {}
         }

@@ -3,11 +3,13 @@
 //! [`launch`] is the life of a run from the prepared plan to the exit code.
 
 mod broker;
+pub mod cgroup;
 pub mod doctor;
 mod filter;
 pub mod host;
 mod landlock;
 pub mod launch;
+mod limits;
 mod supervise;
 pub mod sys;
 mod tmpdir;

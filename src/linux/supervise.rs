@@ -34,6 +34,15 @@ pub struct Signals {
     before: SignalSet,
 }
 
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Its exit code, 128+n for signal n.
+    pub code: u8,
+    /// Its time was up.
+    pub late: bool,
+}
+
 impl Signals {
     /// Blocks them.
     pub fn block() -> Signals {
@@ -49,16 +58,21 @@ impl Signals {
         &self.before
     }
 
-    /// Waits for `program` to end and returns its exit code, 128+n for signal n. Stops and goes on
-    /// with it.
+    /// Waits for `program` to end, which it is made to when `time` is up. Stops and goes on with it.
     ///
     /// # Errors
     ///
     /// `SUPERVISE_FAILED` when the watcher was killed: from then on a death of ours would leave
     /// the program's descendants behind, so the run ends.
-    pub fn supervise(&self, program: i32) -> Result<u8, Error> {
+    pub fn supervise(&self, program: i32, time: Option<Duration>) -> Result<End, Error> {
+        let mut deadline = time.map(|time| Instant::now() + time);
+        let mut late = false;
         loop {
-            let (signal, sent) = self.set.wait();
+            let Some((signal, sent)) = self.set.wait_until(deadline) else {
+                (deadline, late) = (None, true);
+                signals::signal(program, libc::SIGKILL);
+                continue;
+            };
             if signal == domain::watcher_signal() {
                 let message = "the watcher process was killed; the run was ended";
                 return Err(Failure::new(Code::SuperviseFailed, message).into());
@@ -75,8 +89,8 @@ impl Signals {
                     continue;
                 }
                 match change {
-                    Change::Exited(status) => return Ok(status as u8),
-                    Change::Killed(signal) => return Ok(128 + signal as u8),
+                    Change::Exited(status) => return Ok(End { code: status as u8, late }),
+                    Change::Killed(signal) => return Ok(End { code: 128 + signal as u8, late }),
                     // The shell that waits for us has to see us stop, too.
                     Change::Stopped(_) => {
                         signals::stop_self();

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::check;
 use super::strict::difference;
 use super::{Identity, Refusal, Run};
+use crate::plan::limits::cpu_quota;
 use crate::policy::{FsView, Limits, ResolvedPolicy};
 
 /// The annotation that holds what OCI's own fields cannot say.
@@ -25,9 +26,6 @@ pub const ENFORCEMENT_VERSION: u32 = 1;
 pub const OCI_VERSION: &str = "1.1.0";
 /// The most bytes that a `config.json` may have: a policy of the largest size fits.
 pub const MAX_BYTES: u64 = 64 << 20;
-
-/// The period of the CPU ceiling in microseconds, the kernel's own default.
-const CPU_PERIOD: u64 = 100_000;
 
 /// The content of [`ENFORCEMENT`], as JSON text.
 #[derive(Serialize, Deserialize)]
@@ -135,8 +133,8 @@ fn resources(limits: &Limits) -> Result<Option<LinuxResources>, Refusal> {
         resources.set_pids(Some(pids.build().map_err(internal)?));
     }
     if let Some(cpu) = &limits.cpu {
-        let quota = signed(cpu.value.saturating_mul(CPU_PERIOD / 1000));
-        let cpu = LinuxCpuBuilder::default().quota(quota).period(CPU_PERIOD);
+        let (quota, period) = cpu_quota(cpu.value);
+        let cpu = LinuxCpuBuilder::default().quota(signed(quota)).period(period);
         resources.set_cpu(Some(cpu.build().map_err(internal)?));
     }
     Ok(Some(resources))

@@ -1,6 +1,6 @@
 //! Who holds which line of a policy, and what nobody holds.
 
-use super::{HostSupport, OLDEST_ABI, Plan, SCOPED_ABI};
+use super::{HostSupport, OLDEST_ABI, Plan, SCOPED_ABI, limits};
 use crate::policy::{Access, Effect, Origin, Pattern, ResolvedPolicy, Rule};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -17,6 +17,12 @@ pub enum Holder {
     LandlockAndBroker,
     /// The seccomp filter.
     Seccomp,
+    /// A cgroup of version 2.
+    CgroupV2,
+    /// A cgroup of version 1.
+    CgroupV1,
+    /// The launcher, which ends the run.
+    Launcher,
 }
 
 impl Holder {
@@ -27,6 +33,9 @@ impl Holder {
             Holder::Broker => "the broker",
             Holder::LandlockAndBroker => "Landlock and broker",
             Holder::Seccomp => "seccomp",
+            Holder::CgroupV2 => "cgroup v2",
+            Holder::CgroupV1 => "cgroup v1",
+            Holder::Launcher => "the launcher",
         }
     }
 }
@@ -100,9 +109,7 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
     for rule in &network.allow_unix_sockets {
         add("unix-sockets", &format!("a socket list {not_yet}"), Some(&rule.origin), true);
     }
-    for origin in limit_origins(policy) {
-        add("limits", &format!("a resource limit {not_yet}"), Some(origin), true);
-    }
+    found.extend(limits::shortfalls(&policy.limits, host));
     found
 }
 
@@ -127,18 +134,6 @@ pub(super) fn not_granted(policy: &ResolvedPolicy, granted: &[String]) -> Option
     })
 }
 
-fn limit_origins(policy: &ResolvedPolicy) -> impl Iterator<Item = &Origin> {
-    let limits = &policy.limits;
-    [
-        limits.memory.as_ref().map(|l| &l.origin),
-        limits.pids.as_ref().map(|l| &l.origin),
-        limits.cpu.as_ref().map(|l| &l.origin),
-        limits.time.as_ref().map(|l| &l.origin),
-    ]
-    .into_iter()
-    .flatten()
-}
-
 /// For every line of the plan's policy, who holds it.
 pub(super) fn lines(plan: &Plan) -> Vec<Line> {
     let granted = Granted {
@@ -159,6 +154,7 @@ pub(super) fn lines(plan: &Plan) -> Vec<Line> {
         let text = if all.value { "true" } else { "false" };
         add(&all.origin, text, Holder::Broker, None);
     }
+    lines.extend(limits::lines(&plan.policy.limits, plan.host));
     lines
 }
 

@@ -4,22 +4,26 @@
 //! plan also says, for every line of the policy, which mechanism holds it, and what none can hold: a
 //! [`Shortfall`], which refuses the run unless it is accepted by name.
 
+pub mod limits;
 mod lines;
 pub mod mounts;
 
 use crate::policy::carve::Carved;
 use crate::policy::{Access, Decider, Effect, FsView, Kind, Origin, Pattern, ResolvedPolicy, Rule};
+pub use limits::{Ceiling, LimitSupport};
 pub use lines::{ACCEPTABLE, Holder, Line, Shortfall};
 use serde::Serialize;
 use std::collections::HashMap;
 
 /// What the running kernel can do, as far as a plan depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HostSupport {
     /// Landlock ABI, 0 without Landlock.
     pub landlock_abi: u32,
     /// This process runs inside another run of ours, which keeps the only listener there can be.
     pub nested: bool,
+    /// What holds ceilings on the run.
+    pub limits: LimitSupport,
 }
 
 /// The oldest Landlock that a run needs: ABI 2 moves files between directories.
@@ -115,6 +119,8 @@ pub struct Plan {
     pub kernel_read: Vec<String>,
     /// What no mechanism of this host holds.
     pub shortfalls: Vec<Shortfall>,
+    /// What the plan was made for.
+    pub host: HostSupport,
 }
 
 /// Makes the plan. `temporary` is the run's private temporary directory.
@@ -198,6 +204,7 @@ pub fn plan(
         kernel_write,
         kernel_read,
         shortfalls,
+        host,
     }
 }
 

@@ -22,8 +22,8 @@ fn parse(line: &str) -> Option<Mount> {
     Some(Mount { device, root: path()?, point: path()? })
 }
 
-/// Undoes `\040` and the like.
-fn unescape(text: &str) -> Option<String> {
+/// Undoes `\040` and the like in a path of mountinfo; `None` for what is not UTF-8.
+pub fn unescape(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {

@@ -1,7 +1,11 @@
 use super::*;
 use crate::policy::{Format, MemoryTree, Place, merge, parse, resolve};
 
-const HOST: HostSupport = HostSupport { landlock_abi: 7, nested: false };
+const HOST: HostSupport = HostSupport {
+    landlock_abi: 7,
+    nested: false,
+    limits: LimitSupport { memory: None, pids: None, cpu: None },
+};
 
 fn tree() -> MemoryTree {
     let mut tree = MemoryTree::new();
@@ -68,7 +72,7 @@ fn shortfalls_name_their_line() {
     let plan = planned("{\"network\":{\n\"httpProxyPort\": 3128}}");
     let shortfall = &plan.shortfalls[0];
     assert_eq!((shortfall.name, shortfall.origin.as_ref().unwrap().line), ("proxy-port", 2));
-    let old = HostSupport { landlock_abi: 4, nested: false };
+    let old = HostSupport { landlock_abi: 4, ..HOST };
     let names: Vec<_> =
         lines::shortfalls(&ResolvedPolicy::default(), old).iter().map(|s| s.name).collect();
     assert_eq!(names, ["signals"]);

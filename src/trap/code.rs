@@ -32,6 +32,12 @@ codes! {
     NetworkDenied => "NETWORK_DENIED",
     /// An IPC object (System V or POSIX) of a process outside the sandbox was denied.
     IpcDenied => "IPC_DENIED",
+    /// The kernel killed for want of memory: `limits.memory`.
+    MemoryLimitReached => "MEMORY_LIMIT_REACHED",
+    /// A process or thread could not be started: `limits.pids`.
+    PidsLimitReached => "PIDS_LIMIT_REACHED",
+    /// The run took too long and was ended: `limits.time`.
+    TimeLimitReached => "TIME_LIMIT_REACHED",
     /// Closes a report: some denials are only counted, not listed.
     DenialsOmitted => "DENIALS_OMITTED",
     /// The sandbox was in place, but the program did not start.
@@ -100,6 +106,8 @@ pub enum Mechanism {
     Landlock,
     /// Seccomp filters and the broker that answers their notifications.
     Seccomp,
+    /// Control groups, which hold ceilings.
+    Cgroup,
     /// The macOS sandbox.
     Seatbelt,
     /// A Windows AppContainer.

@@ -4,8 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use super::{Code, Denial, Grant, Kind, Mechanism, Operation, Process, Reason, RuleRef};
-use super::{State, Trap};
+use super::{Code, Denial, Grant, Kind, LimitReached, Mechanism, Operation, Process, Reason};
+use super::{Resource, RuleRef, State, Trap};
 
 /// `filesystem`, `network` and `ipc` records.
 #[derive(Serialize)]
@@ -37,6 +37,19 @@ struct DenialRecord<'a> {
     process: &'a Process,
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
+    ts: f64,
+}
+
+/// `limit` records.
+#[derive(Serialize)]
+struct LimitRecord<'a> {
+    kind: &'static str,
+    code: Code,
+    resource: Resource,
+    value: u64,
+    rule: &'a RuleRef,
+    message: String,
+    count: u64,
     ts: f64,
 }
 
@@ -83,6 +96,7 @@ pub(super) fn trap_line(trap: &Trap, ts: SystemTime, state: State, query_id: u64
     let at = seconds(ts);
     match trap {
         Trap::Denial(denial) => denial_line(denial, ts, state, query_id),
+        Trap::Limit(limit) => limit_line(limit, ts),
         Trap::Launch { program, errno, message } => line(&FailureRecord {
             kind: "launch",
             code: trap.code(),
@@ -117,6 +131,20 @@ pub(super) fn trap_line(trap: &Trap, ts: SystemTime, state: State, query_id: u64
 /// One denial, as it happens.
 pub(super) fn denial_line(d: &Denial, ts: SystemTime, state: State, query_id: u64) -> String {
     line(&denial_record(d, seconds(ts), state, query_id, None))
+}
+
+/// A ceiling that was reached.
+pub(super) fn limit_line(limit: &LimitReached, ts: SystemTime) -> String {
+    line(&LimitRecord {
+        kind: "limit",
+        code: limit.resource.code(),
+        resource: limit.resource,
+        value: limit.value,
+        rule: &limit.rule,
+        message: limit.resource.message(limit.count),
+        count: limit.count,
+        ts: seconds(ts),
+    })
 }
 
 /// A denial that happened `count` times, first at `ts`.

@@ -7,6 +7,7 @@
 //! - [`Trap`] and [`Denial`] are the records, [`Code`] their closed list of codes.
 //! - [`suggest`] works out the grant that would allow what was denied.
 //! - [`Sink`] streams records to a descriptor that may be slow or gone.
+//! - [`LimitReached`] is the record of a ceiling on the run.
 //! - [`Summary`] keeps distinct denials within a fixed amount of memory for the end of a run.
 //!
 //! `config/trap.schema.json` describes every record.
@@ -16,6 +17,7 @@ mod denial;
 pub mod errno;
 mod grant;
 mod json;
+mod limit;
 mod sink;
 mod summary;
 mod text;
@@ -25,6 +27,7 @@ use std::time::SystemTime;
 pub use code::{Code, Mechanism};
 pub use denial::{Denial, Kind, Operation, Process, Reason, RuleRef};
 pub use grant::{Against, Grant, GrantValue, suggest};
+pub use limit::{LimitReached, Resource};
 pub use sink::{Sent, Sink};
 pub use summary::Summary;
 pub use text::printable;
@@ -38,6 +41,8 @@ pub const SCHEMA: &str = include_str!("../../config/trap.schema.json");
 pub enum Trap {
     /// The policy denied an operation of the program.
     Denial(Denial),
+    /// The run reached a ceiling.
+    Limit(LimitReached),
     /// The sandbox was in place, but the program did not start.
     Launch {
         /// The program as it was looked up.
@@ -105,6 +110,7 @@ impl Trap {
     pub fn code(&self) -> Code {
         match self {
             Trap::Denial(denial) => denial.kind.code(),
+            Trap::Limit(limit) => limit.resource.code(),
             Trap::Launch { .. } => Code::LaunchFailed,
             Trap::Usage { .. } => Code::UsageError,
             Trap::Internal { code, .. } => *code,

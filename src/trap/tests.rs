@@ -51,6 +51,11 @@ fn ipc() -> Denial {
     Denial { kind: Kind::Ipc, syscall: "shmget", target, suggested_grant: None, ..network() }
 }
 
+fn limit(resource: Resource, count: u64) -> LimitReached {
+    let key = "limits.pids".to_owned();
+    LimitReached { resource, value: 20, count, rule: RuleRef { key, text: "20".into(), ..rule() } }
+}
+
 /// One trap of every kind, each with and without its optional fields.
 fn every_kind() -> Vec<Trap> {
     let literal = suggest(Operation::Write, "/repo/[x]", None);
@@ -67,6 +72,9 @@ fn every_kind() -> Vec<Trap> {
         Trap::Denial(network()),
         Trap::Denial(Denial { rule: Some(rule()), suggested_grant: None, ..network() }),
         Trap::Denial(Denial { operation: Operation::Read, ..ipc() }),
+        Trap::Limit(limit(Resource::Memory, 1)),
+        Trap::Limit(limit(Resource::Pids, 7)),
+        Trap::Limit(limit(Resource::Time, 1)),
         Trap::Usage { message: "unexpected argument '--x'".to_owned() },
     ];
     for errno in [None, Some("ENOENT")] {
@@ -100,6 +108,9 @@ fn has_own_kind(code: Code) -> bool {
         Code::FilesystemDenied
             | Code::NetworkDenied
             | Code::IpcDenied
+            | Code::MemoryLimitReached
+            | Code::PidsLimitReached
+            | Code::TimeLimitReached
             | Code::DenialsOmitted
             | Code::LaunchFailed
             | Code::UsageError

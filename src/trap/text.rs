@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Denial, Kind, Mechanism, Trap};
+use super::{Denial, Kind, LimitReached, Mechanism, Trap};
 
 /// Shows text that the program or a file chose, safe for a terminal and on one line: control
 /// characters, and the format characters that reorder a line, appear as escapes.
@@ -32,6 +32,7 @@ impl fmt::Display for Printable<'_> {
 pub(super) fn trap_line(trap: &Trap) -> String {
     match trap {
         Trap::Denial(denial) => denial_line(denial, 1),
+        Trap::Limit(limit) => limit_line(limit),
         Trap::Launch { program, message, .. } => {
             format!("landstrip: cannot run {}: {}\n", printable(program), printable(message))
         }
@@ -64,6 +65,15 @@ fn usage(message: &str) -> String {
         push(&mut text, format_args!("{}\n", printable(line)));
     }
     text
+}
+
+/// A ceiling that was reached, and the line that sets it.
+pub(super) fn limit_line(limit: &LimitReached) -> String {
+    let rule = &limit.rule;
+    let (file, key, text) = (printable(&rule.file), printable(&rule.key), printable(&rule.text));
+    let line = rule.line;
+    let message = limit.resource.message(limit.count);
+    format!("landstrip: {key} {text} by {file}:{line} was reached: {message}\n")
 }
 
 /// One denial: what was denied, by which rule, and the grant that would allow it.
@@ -114,6 +124,7 @@ fn mechanism_name(mechanism: Mechanism) -> &'static str {
     match mechanism {
         Mechanism::Landlock => "Landlock",
         Mechanism::Seccomp => "seccomp",
+        Mechanism::Cgroup => "cgroup",
         Mechanism::Seatbelt => "Seatbelt",
         Mechanism::Appcontainer => "AppContainer",
         Mechanism::Windowsuser => "restricted user",

@@ -68,8 +68,30 @@ fn present(name: &str) -> bool {
         "udplite" => works(&["socket AF_INET SOCK_DGRAM IPPROTO_UDPLITE"]),
         "ipv6" => std::net::TcpListener::bind("[::1]:0").is_ok(),
         name if name.starts_with('/') => std::path::Path::new(name).exists(),
+        name if name.starts_with("cgroup:") => cgroup(&name[7..]),
         name if name.starts_with("cmd:") => command(&name[4..]),
         _ => panic!("no such capability: {name}"),
+    }
+}
+
+/// Whether this user may make cgroups with the controller.
+pub fn cgroup(controller: &str) -> bool {
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let place = own.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (names, path) = (fields.next()?, fields.next()?);
+        let here = names.split(',').any(|name| name == controller);
+        here.then(|| format!("/sys/fs/cgroup/{controller}{path}"))
+    });
+    let may = |dir: &str| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok();
+    match place {
+        Some(place) => may(&place),
+        // Version 2. An ordinary user may have a delegated one; that is not looked for.
+        None => {
+            std::fs::read_to_string("/sys/fs/cgroup/cgroup.controllers")
+                .is_ok_and(|names| names.split_ascii_whitespace().any(|name| name == controller))
+                && may("/sys/fs/cgroup")
+        }
     }
 }
 

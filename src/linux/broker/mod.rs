@@ -29,8 +29,9 @@ use resolve::fd_name;
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
+
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 pub use task::ALWAYS;
 use task::Task;
 
@@ -90,7 +91,7 @@ pub struct Config {
     /// Capabilities that the target keeps, as a bit mask.
     pub capabilities: u64,
     /// Where denials go.
-    pub reporter: Reporter,
+    pub reporter: Arc<Reporter>,
 }
 
 /// The broker of one run.
@@ -128,7 +129,7 @@ pub struct Broker {
     memory: ipc::Objects,
     sockets: network::Bound,
     pool: pool::Pool,
-    reporter: Reporter,
+    reporter: Arc<Reporter>,
 }
 
 impl Broker {
@@ -176,11 +177,6 @@ impl Broker {
     /// Says which process is the watcher.
     pub fn keep_from(&self, watcher: i32) {
         let _ = self.watcher.set(watcher);
-    }
-
-    /// Where denials went.
-    pub fn reporter(&self) -> &Reporter {
-        &self.reporter
     }
 
     /// Removes what the run left in `/dev/shm` and of System V objects.

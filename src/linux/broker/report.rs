@@ -50,6 +50,13 @@ impl Reporter {
         lock(&self.summary).record(denial, now);
     }
 
+    /// Sends a line to the trap descriptor, if there is one.
+    pub fn stream(&self, line: &str) {
+        if let Some(stream) = &self.stream {
+            lock(stream).send(line);
+        }
+    }
+
     /// Writes the summary to `out`, and gives a slow reader of the stream a moment to take the rest.
     pub fn finish(&self, out: &mut dyn Write, style: Style) {
         // Standard error may be closed; there is nobody to tell then.

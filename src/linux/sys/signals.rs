@@ -50,16 +50,25 @@ impl SignalSet {
     }
 
     /// Waits for one of the set, which must be blocked; returns its number and whether another
-    /// process sent it (rather than the kernel or the terminal).
-    pub fn wait(&self) -> (c_int, bool) {
+    /// process sent it (rather than the kernel or the terminal), or `None` once `deadline` is past.
+    pub fn wait_until(&self, deadline: Option<std::time::Instant>) -> Option<(c_int, bool)> {
         loop {
-            // SAFETY: `info` is writable; the set is valid.
-            unsafe {
+            let left = deadline.map(|at| at.saturating_duration_since(std::time::Instant::now()));
+            let limit = left.map(|left| libc::timespec {
+                tv_sec: left.as_secs() as _,
+                tv_nsec: i64::from(left.subsec_nanos()),
+            });
+            let pointer = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+            // SAFETY: `info` is writable; the set is valid, and so is the time, or NULL for none.
+            let (signal, info) = unsafe {
                 let mut info: libc::siginfo_t = std::mem::zeroed();
-                let signal = libc::sigwaitinfo(&raw const self.0, &raw mut info);
-                if signal > 0 {
-                    return (signal, info.si_code <= 0);
-                }
+                (libc::sigtimedwait(&raw const self.0, &raw mut info, pointer), info)
+            };
+            if signal > 0 {
+                return Some((signal, info.si_code <= 0));
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                return None;
             }
         }
     }

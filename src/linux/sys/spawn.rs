@@ -23,6 +23,10 @@ pub struct Launch<'a> {
     pub inherit: &'a [RawFd],
     /// Capabilities that root keeps, as a bit mask; `None` leaves them alone.
     pub keep_capabilities: Option<u64>,
+    /// Files to write `0` to, each the entrance to a cgroup.
+    pub entrances: &'a [OwnedFd],
+    /// Limits of the process, as setrlimit(2) takes them; none is ever raised.
+    pub process_limits: &'a [(i32, u64)],
     /// The Landlock ruleset to enter.
     pub ruleset: BorrowedFd<'a>,
     /// The seccomp filter.
@@ -42,6 +46,10 @@ pub struct Launch<'a> {
 pub enum Step {
     /// clone(2) itself.
     Clone,
+    /// Entering a cgroup.
+    Cgroup,
+    /// setrlimit(2).
+    Limits,
     /// chdir(2).
     Directory,
     /// Closing descriptors.
@@ -157,6 +165,14 @@ fn become_target(launch: &Launch<'_>, parent: i32, listener: &mut Option<RawFd>)
         if libc::getppid() != parent {
             return (Step::Clone, Errno::SRCH);
         }
+        // While this is one thread that shares the launcher's memory: what it uses from execve(2) on
+        // is the run's. The kernel checks the rights of whoever opened the files.
+        for entrance in launch.entrances {
+            step!(Step::Cgroup, libc::write(entrance.as_raw_fd(), c"0".as_ptr().cast(), 1));
+        }
+        for &(resource, value) in launch.process_limits {
+            step!(Step::Limits, lower_limit(resource, value));
+        }
         step!(Step::Directory, libc::chdir(launch.cwd.as_ptr()));
         if let Some(keep) = launch.keep_capabilities
             && let Err(errno) = limit_capabilities(keep)
@@ -208,6 +224,20 @@ fn become_target(launch: &Launch<'_>, parent: i32, listener: &mut Option<RawFd>)
         }
     }
     (Step::Exec, last_errno())
+}
+
+/// Lowers both limits of this process to `value`, where they are higher.
+fn lower_limit(resource: i32, value: u64) -> c_int {
+    // SAFETY: both calls get a pointer to a live struct of their type.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(resource as _, &raw mut limit) != 0 {
+            return -1;
+        }
+        limit.rlim_max = limit.rlim_max.min(value as _);
+        limit.rlim_cur = limit.rlim_cur.min(limit.rlim_max);
+        libc::setrlimit(resource as _, &raw const limit)
+    }
 }
 
 /// Whether the file begins with something that a shell could read: shells take a NUL for a sign that it
