@@ -46,8 +46,9 @@ bench: build ## Compare speed with no sandbox and with bubblewrap
 man: build ## Write the manual page and the shell completions
 	@mkdir -p $(SHARE)
 	@$(BIN) man > $(SHARE)/landstrip.1
-	@for shell in bash fish zsh; do $(BIN) completions $$shell > $(SHARE)/landstrip.$$shell; done
-	@ls $(SHARE)/landstrip.*
+	@for name in landstrip landstrip-oci; do for shell in bash fish zsh; do \
+	    $(OUT)/$$name completions $$shell > $(SHARE)/$$name.$$shell; done; done
+	@ls $(SHARE)/landstrip*.*sh $(SHARE)/landstrip.1
 
 schema: build ## Write the JSON Schemas of policies and traps
 	@mkdir -p $(SHARE)
@@ -59,9 +60,10 @@ install: man schema ## Install below PREFIX (/usr/local), within DESTDIR
 	ln -sf landstrip $(DESTDIR)$(PREFIX)/bin/landstrip-oci
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(SHARE)/landstrip.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/landstrip $(SHARE)/*.schema.json
-	install -D -m 644 $(SHARE)/landstrip.bash \
-	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/landstrip
-	install -D -m 644 $(SHARE)/landstrip.fish \
-	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/landstrip.fish
-	install -D -m 644 $(SHARE)/landstrip.zsh \
-	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_landstrip
+	for name in landstrip landstrip-oci; do \
+	    install -D -m 644 $(SHARE)/$$name.bash \
+	        $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name; \
+	    install -D -m 644 $(SHARE)/$$name.fish \
+	        $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish; \
+	    install -D -m 644 $(SHARE)/$$name.zsh \
+	        $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$name; done

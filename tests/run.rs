@@ -334,6 +334,17 @@ fn denials_are_reported_in_their_shape() {
 }
 
 #[test]
+fn denials_are_not_summed_up_when_nobody_wants_that() {
+    let bed = Bed::new(&[]);
+    let script = ["/bin/sh", "-c", "echo x > {out}/file"];
+    for (options, want) in [(&[][..], true), (&["--quiet"], false)] {
+        let run = bed.launch(&policy(), options, &script);
+        assert_eq!(run.traps.len(), 1, "{run:?}");
+        assert_eq!(run.stderr.contains("FILESYSTEM_DENIED"), want, "{run:?}");
+    }
+}
+
+#[test]
 fn a_refused_connection_names_the_line_that_closes_the_network() {
     let bed = Bed::new(&[]);
     for (network, reason, key) in [

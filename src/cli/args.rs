@@ -111,6 +111,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub query_timeout: u32,
 
+    /// Do not write the denials to standard error when the program has ended
+    #[arg(short, long)]
+    pub quiet: bool,
+
     /// OCI bundle to run, in the form that container engines use: ID is then the name of the run
     #[arg(short = 'b', long = "bundle", value_name = "DIR", requires = "bundle")]
     pub bundle_dir: Option<PathBuf>,

@@ -149,6 +149,10 @@ mod linux {
                 note: line.note.map(str::to_owned),
             })
             .collect();
+        // Braces and worktrees make several rules of one line.
+        lines.dedup_by(|next, one| {
+            (&next.origin, next.held_by, &next.note) == (&one.origin, one.held_by, &one.note)
+        });
         let mut values = Vec::new();
         let policy = &plan.policy;
         located(&json!([policy.network, policy.limits, policy.macos, policy.windows]), &mut values);
@@ -210,14 +214,15 @@ mod linux {
                 format_args!("shortfall `{}`{at}: {} ({state})", what.name, what.message),
             );
         }
-        for (name, domain) in [("inner", report.domains.inner), ("outer", report.domains.outer)] {
+        for (whose, domain) in [("program", report.domains.inner), ("broker", report.domains.outer)]
+        {
             for grant in &domain.grants {
                 let rights =
                     [(grant.read, "read"), (grant.write != Writing::Nothing, grant.write.as_str())];
                 let rights: Vec<_> =
                     rights.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
                 let rights = rights.join(", ");
-                line(&mut text, format_args!("{name} domain grants {}: {rights}", grant.path));
+                line(&mut text, format_args!("domain of the {whose}: {}: {rights}", grant.path));
             }
         }
         line(&mut text, format_args!("{}", if report.runs { "runs" } else { "refused" }));

@@ -38,6 +38,7 @@ mod linux {
             inherit: args.inherit.clone(),
             traps: args.trap_fd.map(TrapFd::inherit).transpose()?,
             style: stderr_style(),
+            quiet: args.quiet,
         })
     }
 

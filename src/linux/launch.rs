@@ -37,8 +37,10 @@ pub struct Job {
     pub inherit: Vec<i32>,
     /// Where denials stream to.
     pub traps: Option<TrapFd>,
-    /// How the denials at the end are written.
+    /// How the denials are written to standard error at the end.
     pub style: Style,
+    /// Not at all.
+    pub quiet: bool,
 }
 
 /// Capabilities that root keeps, as bits: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID,
@@ -144,7 +146,8 @@ pub fn run(job: Job) -> Result<u8, Error> {
         broker.clean_up();
     }
     let late = result.as_ref().is_ok_and(|end| end.late);
-    let mut out = io::stderr().lock();
+    let mut out: Box<dyn io::Write> =
+        if job.quiet { Box::new(io::sink()) } else { Box::new(io::stderr().lock()) };
     ceilings.report(late, &reporter, &mut out, job.style);
     reporter.finish(&mut out, job.style);
     drop((temporary, ceilings));
