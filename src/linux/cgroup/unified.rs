@@ -59,10 +59,18 @@ fn make_in(place: &str, wanted: &[Want]) -> Result<(Cgroup, Option<Aside>), Ceil
     // The kernel asks for this right when a process moves from here, or from below, to below.
     let procs = format!("{place}/cgroup.procs");
     rustix::fs::access(&procs, rustix::fs::Access::WRITE_OK).map_err(ceiling_of)?;
-    let aside = match hand_down(place, wanted) {
-        Err(Errno::BUSY) if is_alone(&procs) => Some(Aside::step(place, wanted)?),
-        Err(errno) => return Err(ceiling_of(errno)),
-        Ok(()) => None,
+    // Some controllers can be handed down beside processes, and then only to threads of those. The root
+    // of the hierarchy is free of this; it alone has no type.
+    let held_up = rustix::fs::access(format!("{place}/cgroup.type"), rustix::fs::Access::EXISTS)
+        .is_ok()
+        && !words(&procs).is_empty();
+    let aside = match held_up {
+        true if is_alone(&procs) => Some(Aside::step(place, wanted)?),
+        true => return Err(Ceiling::Busy),
+        false => {
+            hand_down(place, wanted).map_err(ceiling_of)?;
+            None
+        }
     };
     let cgroup = Cgroup::make_in(place, true).map_err(ceiling_of)?;
     match limit(&cgroup, wanted) {
