@@ -5,7 +5,7 @@
 //! write internationalized names in their `xn--` form) and their last label starts with a letter,
 //! so that spellings of addresses such as `127.1` or `0x7f.1` are no names.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Checks a pattern and puts it into lower case.
 ///
@@ -54,6 +54,18 @@ pub(crate) fn check(text: &str) -> Result<String, String> {
         return refuse("is not a host name or address");
     }
     Ok(text.to_ascii_lowercase())
+}
+
+/// The address and port of a host that was checked, as far as they are known: `localhost` is 127.0.0.1
+/// (RFC 6761), another name none.
+pub(crate) fn address(checked: &str) -> (Option<IpAddr>, Option<u16>) {
+    let (host, port) = match checked.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
+        _ => (checked, None),
+    };
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let local = host == "localhost" || host.ends_with(".localhost");
+    (if local { Some(Ipv4Addr::LOCALHOST.into()) } else { bare.parse().ok() }, port)
 }
 
 fn is_port(text: &str) -> bool {
@@ -134,6 +146,22 @@ mod tests {
             "a b.com",
         ] {
             assert!(check(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_and_ports_are_told_apart() {
+        for (text, address, port) in [
+            ("localhost", Some("127.0.0.1"), None),
+            ("a.localhost:80", Some("127.0.0.1"), Some(80)),
+            ("[::1]", Some("::1"), None),
+            ("[::1]:8080", Some("::1"), Some(8080)),
+            ("1.2.3.4:1", Some("1.2.3.4"), Some(1)),
+            ("example.com:443", None, Some(443)),
+            ("example.com", None, None),
+        ] {
+            let expected = (address.map(|address| address.parse().unwrap()), port);
+            assert_eq!(super::address(text), expected, "{text}");
         }
     }
 

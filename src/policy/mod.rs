@@ -18,8 +18,10 @@
 mod anchor;
 pub mod carve;
 mod component;
+pub mod daemon;
 pub mod decide;
 pub mod document;
+pub mod endpoint;
 pub mod error;
 #[cfg(test)]
 mod fixtures;
@@ -41,11 +43,13 @@ mod testing;
 mod tighten;
 pub mod view;
 
+pub use daemon::Daemons;
 pub use decide::{Decider, Reason, Verdict};
 pub use document::{
     AppContainerMode, Document, Entry, Filesystem, Ignored, Limits, Macos, NetworkDocument, Paths,
     Policy, Spelling, Windows,
 };
+pub use endpoint::{Closed, Endpoints, Passage, Use};
 pub use error::PolicyError;
 pub use glob::Glob;
 pub use merge::merge;

@@ -72,6 +72,13 @@ pub struct Network {
     pub allow_all_unix_sockets: Option<Located<bool>>,
 }
 
+impl Network {
+    /// The ports of the proxies on the host's loopback.
+    pub fn proxy_ports(&self) -> impl Iterator<Item = u16> {
+        [&self.http_proxy_port, &self.socks_proxy_port].into_iter().flatten().map(|port| port.value)
+    }
+}
+
 /// A denied file with more than one hard link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Linked {

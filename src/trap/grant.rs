@@ -3,6 +3,7 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::{Operation, Reason};
+use crate::policy::Closed;
 
 /// A policy entry: adding it would allow the operation.
 ///
@@ -118,6 +119,21 @@ pub fn suggest(operation: Operation, path: &str, against: Option<Against>) -> Op
         return None;
     }
     Some(Grant::path("filesystem", if reading { "allowRead" } else { "allowWrite" }, path))
+}
+
+/// The grant that would open an endpoint that is `closed`; `path` is that of a Unix socket.
+///
+/// None is suggested for a socket that is as good as the host: whoever wants that names it unprompted.
+#[must_use]
+pub fn suggest_endpoint(closed: Closed, path: &str) -> Option<Grant> {
+    match closed {
+        Closed::Network => Some(Grant::switch("allowNetwork")),
+        Closed::Loopback => Some(Grant::switch("allowLocalBinding")),
+        Closed::Unlisted if path.starts_with('/') && !path.contains('\u{fffd}') => {
+            Some(Grant::path("network", "allowUnixSockets", path))
+        }
+        Closed::Unlisted | Closed::Daemon => None,
+    }
 }
 
 impl Against {

@@ -26,7 +26,7 @@ use std::time::SystemTime;
 
 pub use code::{Code, Mechanism};
 pub use denial::{Denial, Kind, Operation, Process, Reason, RuleRef};
-pub use grant::{Against, Grant, GrantValue, suggest};
+pub use grant::{Against, Grant, GrantValue, suggest, suggest_endpoint};
 pub use limit::{LimitReached, Resource};
 pub use sink::{Sent, Sink};
 pub use summary::Summary;

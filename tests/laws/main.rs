@@ -1,5 +1,6 @@
 //! Laws of the policy engine, on random policies, trees and paths.
 
+mod addresses;
 mod arbitrary;
 mod globs;
 
