@@ -68,26 +68,27 @@ fn a_shortfall_refuses_until_it_is_accepted() {
     let place = place();
     place.write(
         "net.json",
-        "{\"network\": {\n\"httpProxyPort\": 3128,\n\"allowLocalBinding\": false},\n\"windows\": \
+        "{\"network\": {\n\"deniedDomains\": [\"a.com\"],\n\"httpProxyPort\": 3128},\n\"windows\": \
          {\"allowLoopback\": true}}",
     );
     let answer = place.run(&["policy", "plan", "-p", "net.json"]);
     let plan = answer.json();
     assert_eq!((answer.code, &plan["runs"]), (1, &json!(false)));
     let shortfall = &plan["shortfalls"][0];
-    assert_eq!((&shortfall["name"], &shortfall["accepted"]), (&json!("proxy-port"), &json!(false)));
+    assert_eq!((&shortfall["name"], &shortfall["accepted"]), (&json!("domains"), &json!(false)));
     assert_eq!(shortfall["origin"]["line"], 2);
     let held = holders(&plan);
-    assert!(held.contains(&("network.httpProxyPort".into(), Value::Null)), "{held:?}");
-    assert!(held.contains(&("network.allowLocalBinding".into(), json!("seccomp"))), "{held:?}");
+    assert!(held.contains(&("network.deniedDomains[0]".into(), Value::Null)), "{held:?}");
+    let both = json!("landlock-and-broker");
+    assert!(held.contains(&("network.httpProxyPort".into(), both)), "{held:?}");
     assert!(held.contains(&("windows.allowLoopback".into(), Value::Null)), "{held:?}");
     let text = place.run(&["policy", "plan", "-p", "net.json", "--format", "text"]).stdout;
     assert!(
-        text.contains("shortfall `proxy-port` net.json:2") && text.ends_with("refused\n"),
+        text.contains("shortfall `domains` net.json:2") && text.ends_with("refused\n"),
         "{text}"
     );
     for command in [&["policy", "plan"][..], &["policy", "validate"]] {
-        let accept = ["-p", "net.json", "--accept", "proxy-port"];
+        let accept = ["-p", "net.json", "--accept", "domains"];
         assert_eq!(place.run(&[command, &accept].concat()).code, 0, "{command:?}");
         let accept = ["-p", "net.json", "--accept", "signals"];
         assert_eq!(place.run(&[command, &accept].concat()).code, 1, "{command:?}");
@@ -167,24 +168,75 @@ fn what_why_says_is_what_a_run_does() {
 #[test]
 fn why_says_whether_a_host_can_be_reached() {
     let place = place();
-    for (policy, target, allowed, rule) in [
-        ("{}", "example.com", false, Value::Null),
-        ("{}", "example.com:443", false, Value::Null),
-        ("{}", "127.0.0.1", false, Value::Null),
-        (r#"{"network": {"allowNetwork": true}}"#, "[::1]:80", true, json!("network.allowNetwork")),
-        (r#"{"network": {"allowNetwork": false}}"#, "a.b", false, json!("network.allowNetwork")),
+    let local = r#"{"network": {"allowLocalBinding": true}}"#;
+    let proxy = r#"{"network": {"httpProxyPort": 3128}}"#;
+    for (policy, target, grant, rule) in [
+        ("{}", "example.com", "allowNetwork", Value::Null),
+        ("{}", "example.com:443", "allowNetwork", Value::Null),
+        ("{}", "127.0.0.1", "allowLocalBinding", Value::Null),
+        (r#"{"network": {"allowNetwork": true}}"#, "[::1]:80", "", json!("network.allowNetwork")),
+        (
+            r#"{"network": {"allowNetwork": false}}"#,
+            "a.b",
+            "allowNetwork",
+            json!("network.allowNetwork"),
+        ),
+        (local, "localhost", "", json!("network.allowLocalBinding")),
+        (local, "[::ffff:127.9.9.9]:1", "", json!("network.allowLocalBinding")),
+        (local, "10.0.0.1", "allowNetwork", Value::Null),
+        (local, "localhost.example.com", "allowNetwork", Value::Null),
+        (proxy, "127.0.0.1:3128", "", json!("network.httpProxyPort")),
+        (proxy, "127.0.0.1:3129", "allowLocalBinding", Value::Null),
+        (proxy, "localhost", "allowLocalBinding", Value::Null),
     ] {
+        let allowed = grant.is_empty();
         place.write("n.json", policy);
         let connect = place.run(&["why", "-p", "n.json", target]).json()["connect"].clone();
         assert_eq!(connect["allowed"], allowed, "{policy} {target}");
         assert_eq!(connect["rule"]["key"], rule, "{policy} {target}");
-        let grant = if allowed { Value::Null } else { json!({"allowNetwork": true}) };
+        let grant = if allowed { Value::Null } else { json!({ grant: true }) };
         assert_eq!(connect["suggested_grant"], grant, "{policy} {target}");
     }
     // What exists is a path, and what is said goes.
     assert!(place.run(&["why", "other"]).json()["path"].is_string());
     assert!(place.run(&["why", "--as", "host", "other"]).json()["connect"].is_object());
     assert!(place.run(&["why", "--as", "path", "a.b"]).json()["path"].is_string());
+}
+
+#[test]
+fn why_says_whether_a_socket_can_be_reached() {
+    let place = place();
+    let _listeners = ["listed.sock", "other.sock", "docker.sock"]
+        .map(|name| std::os::unix::net::UnixListener::bind(place.path(name)).unwrap());
+    let policy = r#"{"network": {"allowUnixSockets": ["listed.sock", "sub"]}}"#;
+    place.write("n.json", policy);
+    let connect = |target| place.run(&["why", "-p", "n.json", target]).json()["connect"].clone();
+    assert_eq!(connect("listed.sock")["rule"]["key"], "network.allowUnixSockets[0]");
+    let other = connect("./other.sock");
+    assert_eq!(other["suggested_grant"]["allowUnixSockets"], json!(place.text("other.sock")));
+    place.write("n.json", r#"{"network": {"allowAllUnixSockets": true}}"#);
+    assert_eq!(connect("./other.sock")["allowed"], true);
+    let daemon = connect("docker.sock");
+    assert_eq!((&daemon["allowed"], &daemon["suggested_grant"]), (&json!(false), &Value::Null));
+    assert_eq!(connect("other"), Value::Null, "a file is not connected to");
+}
+
+#[test]
+fn naming_a_socket_as_good_as_the_host_is_warned_of() {
+    let place = place();
+    place.write(
+        "n.json",
+        "{\"network\": {\"allowUnixSockets\": [\"/run\",\n\"/run/docker.sock\"]}}",
+    );
+    let warnings = place.run(&["policy", "validate", "-p", "n.json"]).json()["warnings"].clone();
+    assert_eq!(warnings.as_array().map(Vec::len), Some(1), "{warnings}");
+    assert_eq!(
+        (&warnings[0]["line"], &warnings[0]["key"]),
+        (&json!(2), &json!("network.allowUnixSockets[1]"))
+    );
+    let plan = place.run(&["policy", "plan", "-p", "n.json"]).json();
+    let line = plan["lines"].as_array().unwrap().iter().find(|l| l["text"] == "/run/docker.sock");
+    assert!(line.unwrap()["note"].as_str().unwrap().contains("as good as the host"), "{plan}");
 }
 
 #[test]

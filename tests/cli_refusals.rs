@@ -235,10 +235,10 @@ fn files_that_cannot_be_read_are_refused() {
 #[test]
 fn what_this_host_cannot_enforce_is_refused() {
     let place = Place::new();
-    place.write("p.json", "{\"network\": {\n\"httpProxyPort\": 3128}}");
-    let (code, key) = ("POLICY_SHORTFALL", Some("network.httpProxyPort"));
-    let expected = Refusal { code, line: Some(2), key, says: "--accept proxy-port" };
-    place.refuses_policy("proxy-port", "p.json", &expected);
+    place.write("p.json", "{\"network\": {\n\"deniedDomains\": [\"a.com\"]}}");
+    let (code, key) = ("POLICY_SHORTFALL", Some("network.deniedDomains[0]"));
+    let expected = Refusal { code, line: Some(2), key, says: "--accept domains" };
+    place.refuses_policy("domains", "p.json", &expected);
 }
 
 #[test]

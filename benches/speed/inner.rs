@@ -7,9 +7,11 @@ use std::ffi::{CStr, CString, OsString};
 use std::fs;
 use std::hint::black_box;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, openat, unlink};
 use rustix::io::Errno;
@@ -68,6 +70,8 @@ fn load(words: &[&str]) -> io::Result<()> {
         ["writers", writers, dir, count] => {
             number(writers).and_then(|writers| self::writers(writers, dir, count))
         }
+        ["connect-tcp", count] => number(count).and_then(connect_tcp),
+        ["connect-unix", path, count] => number(count).and_then(|n| connect_unix(path, n)),
         ["denials", dir, count] => number(count).and_then(|n| denials(dir, n)),
         _ => Err(io::Error::other("no such load")),
     }
@@ -176,6 +180,33 @@ fn writers(writers: u32, dir: &str, count: &str) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Connects to itself on loopback and closes both ends: one thread, so that nothing is scheduled.
+fn connect_tcp(count: u32) -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    timed(count, || {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        // Without it, each connection would keep its port for a minute.
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+        let (accepted, _) = listener.accept()?;
+        drop(stream);
+        drop(black_box(accepted));
+        Ok(())
+    })
+}
+
+/// The same with a Unix socket, made at `path` and removed again.
+fn connect_unix(path: &str, count: u32) -> io::Result<()> {
+    let listener = UnixListener::bind(path)?;
+    timed(count, || {
+        let stream = UnixStream::connect(path)?;
+        let (accepted, _) = listener.accept()?;
+        drop(black_box((stream, accepted)));
+        Ok(())
+    })?;
+    fs::remove_file(path)
 }
 
 /// Fails to create `count` files in `dir`, says that it is ready, and waits for the end of

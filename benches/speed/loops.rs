@@ -26,6 +26,9 @@ const CHURN_GLOB: &str = "create+close+unlink, deny glob";
 const ONE_WRITER: &str = "create+close+unlink, deny glob, one process";
 const FOUR_WRITERS: &str = "create+close+unlink, deny glob, four at once on two cores";
 
+const CONNECT_TCP: &str = "connect on loopback, allowLocalBinding";
+const CONNECT_UNIX: &str = "connect to a Unix socket of its own";
+
 const MICROSECOND: f64 = 1e3;
 
 /// Operations in a loop: long enough that the first ones do not show, short enough that a loop
@@ -49,6 +52,8 @@ pub fn group() -> Group {
             alone(WRITE, write),
             alone(CHURN, churn),
             alone(CHURN_GLOB, churn_glob),
+            alone(CONNECT_TCP, connect_tcp),
+            alone(CONNECT_UNIX, connect_unix),
             alone(ONE_WRITER, one_writer),
             Spec { name: FOUR_WRITERS, beside: Some(ONE_WRITER), build: four_writers },
         ],
@@ -175,6 +180,24 @@ fn churn(lab: &Lab) -> io::Result<Row> {
     let dir = workspace(lab, "churn")?;
     let job = lab.inner(&dir, ["churn", "plain", OPS]).writable(&dir);
     Ok(row(lab, CHURN, &job, Vec::new()))
+}
+
+/// The broker does each connection on a copy of the socket.
+fn connect_tcp(lab: &Lab) -> io::Result<Row> {
+    let dir = workspace(lab, "connect-tcp")?;
+    let policy =
+        json!({"filesystem": {"allowWrite": ["."]}, "network": {"allowLocalBinding": true}});
+    let job = lab
+        .inner(&dir, ["connect-tcp", OPS])
+        .under([lab.policy("connect-tcp", &policy)?])
+        .without_bubblewrap();
+    Ok(row(lab, CONNECT_TCP, &job, vec![Goal::OverBare(30.0 * MICROSECOND)]))
+}
+
+fn connect_unix(lab: &Lab) -> io::Result<Row> {
+    let dir = workspace(lab, "connect-unix")?;
+    let job = lab.inner(&dir, ["connect-unix", "socket", OPS]).writable(&dir).without_bubblewrap();
+    Ok(row(lab, CONNECT_UNIX, &job, vec![Goal::OverBare(30.0 * MICROSECOND)]))
 }
 
 /// `allowWrite` of the workspace and a glob that is denied in it.

@@ -140,7 +140,7 @@ mod linux {
 
     /// Every line of the policy documents; what holds in each run anyway is left out.
     fn lines(plan: &Plan) -> Vec<Held> {
-        let mut lines: Vec<Held> = (plan.lines().into_iter())
+        let mut lines: Vec<Held> = (plan.lines(&super::super::resolve::daemons()).into_iter())
             .filter(|line| !line.origin.is_built_in())
             .map(|line| Held {
                 origin: line.origin,

@@ -9,6 +9,7 @@ use super::args::{InspectArgs, ListArgs, PlanArgs, PolicyCommand, SchemaArgs, Sc
 use super::error::{Error, Failure};
 use super::output;
 use super::{HostFiles, plan, resolve};
+use crate::plan::AS_GOOD_AS_THE_HOST;
 use crate::policy::{Access, Effect, Origin, Pattern, ResolvedPolicy, shipped};
 use crate::trap::{self, Code, printable};
 
@@ -89,8 +90,13 @@ fn validate(args: &PlanArgs) -> Result<u8, Error> {
         Ok(policy) => {
             let ignored: Vec<_> =
                 policy.ignored.iter().map(|i| Note::new(&i.origin, &i.reason)).collect();
-            let warnings: Vec<_> =
-                policy.linked.iter().map(|l| Note::new(&l.origin, LINKED)).collect();
+            let daemons = resolve::daemons();
+            let linked = policy.linked.iter().map(|l| Note::new(&l.origin, LINKED));
+            let sockets = policy.network.allow_unix_sockets.iter().filter(|rule| {
+                matches!(&rule.pattern, Pattern::Subtree(path) if daemons.contains(path.as_bytes()))
+            });
+            let sockets = sockets.map(|rule| Note::new(&rule.origin, AS_GOOD_AS_THE_HOST));
+            let warnings: Vec<_> = linked.chain(sockets).collect();
             let mut text = "valid\n".to_owned();
             for (what, notes) in [("ignored", &ignored), ("warning", &warnings)] {
                 for note in notes {

@@ -9,7 +9,7 @@ use super::args::PolicyArgs;
 use super::error::{Error, Failure};
 use super::load::{Source, load};
 use super::tool;
-use crate::policy::{self, FsView, Place, PolicyError, ResolvedPolicy};
+use crate::policy::{self, Daemons, FsView, Place, PolicyError, ResolvedPolicy};
 use crate::trap::Code;
 
 impl From<PolicyError> for Failure {
@@ -24,6 +24,19 @@ impl From<PolicyError> for Error {
     fn from(error: PolicyError) -> Error {
         Error::Policy(error.into())
     }
+}
+
+/// The sockets that are as good as the host, by the environment of this process.
+pub fn daemons() -> Daemons {
+    let variables: Vec<(String, String)> = env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let variables = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let canonical = |path: &str| {
+        let found = fs::canonicalize(path).ok().and_then(|found| utf8(found).ok());
+        found.unwrap_or_else(|| path.to_owned())
+    };
+    Daemons::of(variables, canonical)
 }
 
 /// The directory that the run starts in: absolute and free of links.

@@ -8,10 +8,14 @@ use super::args::{TargetKind, WhyArgs};
 use super::error::{Error, Failure};
 use super::policy::{line, resolved};
 use super::{HostFiles, output, resolve};
-use crate::plan::Holder;
+use crate::plan::{AS_GOOD_AS_THE_HOST, Holder};
+use crate::policy::endpoint::Line;
 use crate::policy::path::Walker;
-use crate::policy::{Access, Decider, Kind, Origin, Pattern, ResolvedPolicy, Rule, Verdict, host};
-use crate::trap::{Against, Grant, Operation, Reason, RuleRef, suggest};
+use crate::policy::{
+    Access, Closed, Decider, Endpoints, Kind, Origin, Passage, Pattern, ResolvedPolicy, Rule, Use,
+    Verdict, host,
+};
+use crate::trap::{Against, Grant, Operation, Reason, RuleRef, suggest, suggest_endpoint};
 
 /// Prints the verdict, whatever it is, with exit code 0.
 ///
@@ -64,6 +68,9 @@ struct PathReport<'a> {
     links: Vec<String>,
     read: Answer,
     write: Answer,
+    /// Connecting, where it is a socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connect: Option<Answer>,
 }
 
 /// What is said about one access.
@@ -92,6 +99,12 @@ fn path(target: &str, policy: ResolvedPolicy) -> Result<PathReport<'_>, Error> {
         Error::Failure(Failure { file: None, key: None, line: None, ..error.into() })
     })?;
     let alias = alias(&policy, &found.path, &found.kind);
+    let endpoints = Endpoints::new(&policy.network, resolve::daemons());
+    let passage = endpoints.socket(found.path.as_bytes());
+    let mut connect = Some(endpoint_answer(passage, &found.path, Some(Holder::Broker)));
+    if let (Passage::Closed(Closed::Daemon, _), Some(answer)) = (passage, &mut connect) {
+        answer.note = Some(AS_GOOD_AS_THE_HOST.to_owned());
+    }
     let decider = Decider::new(&policy);
     let restricts = [policy.restricts_reading(), true];
     let holders = Holders::new(policy);
@@ -112,7 +125,9 @@ fn path(target: &str, policy: ResolvedPolicy) -> Result<PathReport<'_>, Error> {
             answer
         });
     let exists = found.kind != Kind::Absent;
-    Ok(PathReport { target, path: found.path, exists, links: found.links, read, write })
+    let connect = connect.filter(|_| is_socket(&found.path));
+    let (path, links) = (found.path, found.links);
+    Ok(PathReport { target, path, exists, links, read, write, connect })
 }
 
 /// The denied files that `path` is another name of: a denial is held by the file.
@@ -125,6 +140,17 @@ fn alias(policy: &ResolvedPolicy, path: &str, kind: &Kind) -> Vec<(Access, Strin
         .filter(|linked| same_file(path, &linked.path))
         .map(|l| (l.access, l.path.clone()))
         .collect()
+}
+
+#[cfg(unix)]
+fn is_socket(path: &str) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
+#[cfg(not(unix))]
+fn is_socket(_: &str) -> bool {
+    false
 }
 
 #[cfg(unix)]
@@ -221,6 +247,9 @@ fn path_text(report: &PathReport<'_>) -> String {
     }
     answer_text(&mut text, "read", &report.read, "reading is open by default");
     answer_text(&mut text, "write", &report.write, "writing is denied by default");
+    if let Some(connect) = &report.connect {
+        answer_text(&mut text, "connect", connect, "sockets outside are closed by default");
+    }
     text
 }
 
@@ -252,32 +281,64 @@ struct HostReport<'a> {
     connect: Answer,
 }
 
-/// In this version the network is open or closed as a whole.
+/// What the broker would answer to a connection there.
 fn host_report<'a>(target: &'a str, policy: &ResolvedPolicy) -> Result<HostReport<'a>, Error> {
     let refused = |why| Error::Usage(format!("{why} (for a path: --as path)"));
-    host::check(target).map_err(refused)?;
+    let checked = host::check(target).map_err(refused)?;
     if target.starts_with('*') {
         return Err(Error::Usage(format!("{target:?} is a pattern; ask about one host")));
     }
     let network = &policy.network;
-    let allowed = network.allow_network;
+    let endpoints = Endpoints::new(network, resolve::daemons());
+    let (address, port) = host::address(&checked);
+    let passage = match address {
+        // No proxy is at port 0, so without a port the answer is about loopback as a whole.
+        Some(address) => endpoints.internet(Use::Connect, address, port.unwrap_or(0)),
+        None => endpoints.name(),
+    };
     let by_host =
         network.allowed_domains.is_some() || network.denied_domains.iter().flatten().count() > 0;
-    let note = (by_host && cfg!(target_os = "linux")).then(|| {
-        "rules about hosts are not available on Linux in this version: see `policy plan`".to_owned()
-    });
-    let connect = Answer {
-        allowed,
-        rule: network.allow_network_origin.clone().map(|origin| {
-            let Origin { file, line, key } = origin;
-            RuleRef { file, line, key, text: allowed.to_string() }
-        }),
-        reason: (!allowed).then_some(Reason::AllowMiss),
-        suggested_grant: (!allowed).then(|| Grant::switch("allowNetwork")),
-        held_by: (!allowed && cfg!(target_os = "linux")).then_some(Holder::Seccomp),
-        note,
+    let ports: Vec<_> = endpoints.ports().map(|port| port.to_string()).collect();
+    let note = match passage {
+        _ if by_host && cfg!(target_os = "linux") => Some(
+            "rules about hosts are not available on Linux in this version: see `policy plan`"
+                .to_owned(),
+        ),
+        Passage::Closed(Closed::Loopback, _) if !ports.is_empty() => {
+            Some(format!("open at the port of a proxy: {}", ports.join(", ")))
+        }
+        _ => None,
     };
+    let held_by = match passage {
+        Passage::Open(_) if network.allow_network => None,
+        Passage::Open(_) | Passage::Closed(Closed::Loopback, _) => Some(Holder::LandlockAndBroker),
+        Passage::Closed(..) => Some(Holder::Seccomp),
+    };
+    let connect = Answer { note, ..endpoint_answer(passage, "", held_by) };
     Ok(HostReport { target, connect })
+}
+
+/// What is said about an endpoint; `path` is that of a Unix socket.
+fn endpoint_answer(passage: Passage<'_>, path: &str, held_by: Option<Holder>) -> Answer {
+    let rule = passage.line().map(|Line { origin, value }| {
+        let Origin { file, line, key } = origin.clone();
+        RuleRef { file, line, key, text: value.to_string() }
+    });
+    let (reason, suggested_grant) = match passage {
+        Passage::Open(_) => (None, None),
+        Passage::Closed(closed, _) => {
+            let reason = if rule.is_some() { Reason::DenyMatch } else { Reason::AllowMiss };
+            (Some(reason), suggest_endpoint(closed, path))
+        }
+    };
+    Answer {
+        allowed: passage.is_open(),
+        rule,
+        reason,
+        suggested_grant,
+        held_by: held_by.filter(|_| cfg!(target_os = "linux")),
+        note: None,
+    }
 }
 
 fn host_text(report: &HostReport<'_>) -> String {

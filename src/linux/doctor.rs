@@ -351,7 +351,9 @@ fn reads_memory(subject: &Subject<'_>) -> Trial {
 
 fn copies_descriptors(subject: &Subject<'_>) -> Trial {
     let copied = copy_descriptor(subject.pid, subject.open);
-    copied.map_err(refused("pidfd_getfd (sockets of a run then stay unbound)"))?;
+    copied.map_err(refused(
+        "pidfd_getfd (a run then gets new sockets in the place of those it connects or binds)",
+    ))?;
     works("a descriptor of a child can be copied")
 }
 

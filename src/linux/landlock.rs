@@ -3,8 +3,8 @@
 use super::sys::Errno;
 use crate::plan::{Grant, Layer, Writing};
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
 };
 use rustix::fs::{FileType, Mode, OFlags};
 use std::os::fd::OwnedFd;
@@ -75,11 +75,10 @@ pub fn ruleset(layer: &Layer, abi: u32) -> Result<OwnedFd, Failure> {
     if !handled.is_empty() {
         ruleset = ruleset.handle_access(handled)?;
     }
-    if layer.network {
-        let tcp = (AccessNet::BindTcp | AccessNet::ConnectTcp) & AccessNet::from_all(abi);
-        if !tcp.is_empty() {
-            ruleset = ruleset.handle_access(tcp)?;
-        }
+    let tcp = (AccessNet::BindTcp | AccessNet::ConnectTcp) & AccessNet::from_all(abi);
+    let tcp = if layer.network { tcp } else { BitFlags::empty() };
+    if !tcp.is_empty() {
+        ruleset = ruleset.handle_access(tcp)?;
     }
     if layer.scoped {
         let scopes = (Scope::AbstractUnixSocket | Scope::Signal) & Scope::from_all(abi);
@@ -88,6 +87,13 @@ pub fn ruleset(layer: &Layer, abi: u32) -> Result<OwnedFd, Failure> {
         }
     }
     let mut ruleset = ruleset.create()?;
+    if !tcp.is_empty() && !layer.ports.is_empty() {
+        // Port 0: one that the kernel picks.
+        ruleset = ruleset.add_rule(NetPort::new(0, AccessNet::BindTcp))?;
+        for &port in &layer.ports {
+            ruleset = ruleset.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?;
+        }
+    }
     for grant in &layer.grants {
         let Some((fd, kind)) = find(&grant.path)? else {
             continue;

@@ -14,7 +14,7 @@ use super::{cgroup, host, landlock};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
 use crate::plan::{self, HostSupport, Plan, SCOPED_ABI, Writing};
-use crate::policy::{Access, Effect, Origin, Pattern, ResolvedPolicy, Rule};
+use crate::policy::{Access, Effect, Endpoints, Origin, Pattern, ResolvedPolicy, Rule};
 use crate::trap::{Code, Mechanism, Style, errno};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::ffi::{CString, OsStr, OsString};
@@ -329,9 +329,7 @@ fn config(
         kernel_write: plan.kernel_write.clone(),
         kernel_read: plan.kernel_read.clone(),
         reads: plan.reads,
-        network: plan.network,
-        network_origin: plan.policy.network.allow_network_origin.clone(),
-        unix_sockets: plan.unix_sockets,
+        endpoints: Endpoints::new(&plan.policy.network, crate::cli::resolve::daemons()),
         linked: linked.collect(),
         inherited: inherited.iter().map(|(_, file)| *file).collect(),
         umask: umask.as_raw_mode(),

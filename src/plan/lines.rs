@@ -1,7 +1,7 @@
 //! Who holds which line of a policy, and what nobody holds.
 
 use super::{HostSupport, OLDEST_ABI, Plan, SCOPED_ABI, limits};
-use crate::policy::{Access, Effect, Origin, Pattern, ResolvedPolicy, Rule};
+use crate::policy::{Access, Daemons, Effect, Network, Origin, Pattern, ResolvedPolicy, Rule};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -94,20 +94,28 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
     }
     let network = &policy.network;
     let not_yet = "is not available on Linux in this version";
-    let ports = [&network.http_proxy_port, &network.socks_proxy_port];
-    for port in ports.into_iter().flatten() {
-        add("proxy-port", &format!("a proxy port {not_yet}"), Some(&port.origin), true);
-    }
     for domains in [&network.allowed_domains, &network.denied_domains].into_iter().flatten() {
         for domain in domains {
             add("domains", &format!("a domain rule {not_yet}"), Some(&domain.origin), true);
         }
     }
-    if let Some(local) = network.allow_local_binding.as_ref().filter(|local| local.value) {
-        add("local-binding", &format!("loopback alone {not_yet}"), Some(&local.origin), true);
+    if host.nested && !network.allow_network {
+        // Without a broker of ours, nobody looks at an address; Landlock refuses them all.
+        let alone = "inside another run nothing is granted by this line: only a broker can";
+        let ports = [&network.http_proxy_port, &network.socks_proxy_port];
+        for port in ports.into_iter().flatten() {
+            add("proxy-port", alone, Some(&port.origin), true);
+        }
+        if let Some(local) = network.allow_local_binding.as_ref().filter(|local| local.value) {
+            add("local-binding", alone, Some(&local.origin), true);
+        }
     }
-    for rule in &network.allow_unix_sockets {
-        add("unix-sockets", &format!("a socket list {not_yet}"), Some(&rule.origin), true);
+    if host.nested {
+        let outer =
+            "inside another run the outer policy alone says which sockets may be connected to";
+        for rule in &network.allow_unix_sockets {
+            add("unix-sockets", outer, Some(&rule.origin), true);
+        }
     }
     found.extend(limits::shortfalls(&policy.limits, host));
     found
@@ -135,7 +143,7 @@ pub(super) fn not_granted(policy: &ResolvedPolicy, granted: &[String]) -> Option
 }
 
 /// For every line of the plan's policy, who holds it.
-pub(super) fn lines(plan: &Plan) -> Vec<Line> {
+pub(super) fn lines(plan: &Plan, daemons: &Daemons) -> Vec<Line> {
     let granted = Granted {
         read: plan.kernel_read.iter().map(String::as_str).collect(),
         write: plan.kernel_write.iter().map(String::as_str).collect(),
@@ -150,13 +158,40 @@ pub(super) fn lines(plan: &Plan) -> Vec<Line> {
         let text = if network.allow_network { "true" } else { "false" };
         add(origin, text, Holder::Seccomp, None);
     }
-    if let Some(all) = &network.allow_all_unix_sockets {
-        let text = if all.value { "true" } else { "false" };
-        add(&all.origin, text, Holder::Broker, None);
+    // Without a broker, these are what the outer one says, or shortfalls.
+    if plan.broker {
+        sockets(network, daemons, &mut add);
     }
     lines.extend(limits::lines(&plan.policy.limits, plan.host));
     lines
 }
+
+/// The lines that a broker of ours holds.
+fn sockets(
+    network: &Network,
+    daemons: &Daemons,
+    add: &mut impl FnMut(&Origin, &str, Holder, Option<&'static str>),
+) {
+    let holder = if network.allow_network { Holder::Seccomp } else { Holder::LandlockAndBroker };
+    for port in [&network.http_proxy_port, &network.socks_proxy_port].into_iter().flatten() {
+        add(&port.origin, &port.value.to_string(), holder, None);
+    }
+    if let Some(local) = &network.allow_local_binding {
+        add(&local.origin, &local.value.to_string(), holder, None);
+    }
+    for rule in &network.allow_unix_sockets {
+        let daemon =
+            matches!(&rule.pattern, Pattern::Subtree(path) if daemons.contains(path.as_bytes()));
+        add(&rule.origin, &rule.text, Holder::Broker, daemon.then_some(AS_GOOD_AS_THE_HOST));
+    }
+    if let Some(all) = &network.allow_all_unix_sockets {
+        add(&all.origin, &all.value.to_string(), Holder::Broker, None);
+    }
+}
+
+/// What is to be known of a line that names such a socket.
+pub const AS_GOOD_AS_THE_HOST: &str = "whoever may connect to this socket can have a process started \
+    outside of the sandbox: it is as good as the host";
 
 /// What the kernel grants whole, in order, so that a policy of many lines is looked up quickly.
 struct Granted<'a> {

@@ -9,9 +9,11 @@ mod lines;
 pub mod mounts;
 
 use crate::policy::carve::Carved;
-use crate::policy::{Access, Decider, Effect, FsView, Kind, Origin, Pattern, ResolvedPolicy, Rule};
+use crate::policy::{
+    Access, Daemons, Decider, Effect, FsView, Kind, Origin, Pattern, ResolvedPolicy, Rule,
+};
 pub use limits::{Ceiling, LimitSupport};
-pub use lines::{ACCEPTABLE, Holder, Line, Shortfall};
+pub use lines::{ACCEPTABLE, AS_GOOD_AS_THE_HOST, Holder, Line, Shortfall};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -86,8 +88,10 @@ pub struct Layer {
     pub truncating: bool,
     /// Reading and executing are restricted.
     pub reading: bool,
-    /// TCP bind and connect are refused.
+    /// TCP bind and connect are refused, but for connections to `ports`.
     pub network: bool,
+    /// Ports that may be connected to, from a port that the kernel picks.
+    pub ports: Vec<u16>,
     /// Signals and abstract sockets stay inside.
     pub scoped: bool,
     /// What is granted.
@@ -111,7 +115,7 @@ pub struct Plan {
     pub reads: bool,
     /// The network is fenced.
     pub network: bool,
-    /// Unix sockets are fenced.
+    /// Unix sockets are fenced: which may be connected to, a list says.
     pub unix_sockets: bool,
     /// Subtrees that the kernel lets the target write.
     pub kernel_write: Vec<String>,
@@ -181,10 +185,15 @@ pub fn plan(
         network,
         scoped: true,
         grants: grants(reads, &readable, &kernel_write),
+        ..Layer::default()
     };
+    let local = policy.network.allow_local_binding.as_ref().is_some_and(|local| local.value);
     let outer = Layer {
         writing: true,
         scoped: true,
+        // Landlock knows ports and no addresses: where all of loopback is open, it can only stand aside.
+        network: network && !local,
+        ports: if local { Vec::new() } else { policy.network.proxy_ports().collect() },
         grants: roots(&policy, temporary, view),
         ..Layer::default()
     };
@@ -209,9 +218,9 @@ pub fn plan(
 }
 
 impl Plan {
-    /// For every line of the policy, who holds it.
-    pub fn lines(&self) -> Vec<Line> {
-        lines::lines(self)
+    /// For every line of the policy, who holds it; `daemons` are the sockets as good as the host.
+    pub fn lines(&self, daemons: &Daemons) -> Vec<Line> {
+        lines::lines(self, daemons)
     }
 }
 

@@ -69,9 +69,9 @@ fn a_missing_file_opens_its_directory_to_the_broker_alone() {
 
 #[test]
 fn shortfalls_name_their_line() {
-    let plan = planned("{\"network\":{\n\"httpProxyPort\": 3128}}");
+    let plan = planned("{\"network\":{\n\"deniedDomains\": [\"a.com\"]}}");
     let shortfall = &plan.shortfalls[0];
-    assert_eq!((shortfall.name, shortfall.origin.as_ref().unwrap().line), ("proxy-port", 2));
+    assert_eq!((shortfall.name, shortfall.origin.as_ref().unwrap().line), ("domains", 2));
     let old = HostSupport { landlock_abi: 4, ..HOST };
     let names: Vec<_> =
         lines::shortfalls(&ResolvedPolicy::default(), old).iter().map(|s| s.name).collect();
@@ -82,7 +82,7 @@ fn shortfalls_name_their_line() {
 fn every_line_has_a_holder() {
     let plan = planned(r#"{"filesystem":{"allowWrite":[".","*.log"],"denyWrite":[".env"]}}"#);
     let held: Vec<_> = plan
-        .lines()
+        .lines(&Daemons::default())
         .into_iter()
         .filter(|line| !line.origin.is_built_in())
         .map(|line| (line.text, line.held_by))
@@ -95,6 +95,32 @@ fn every_line_has_a_holder() {
             (".env".to_owned(), Holder::LandlockAndBroker),
         ]
     );
+}
+
+#[test]
+fn the_outer_domain_opens_the_ports_and_no_more() {
+    let outer = |network: &str| {
+        let outer = planned(&format!("{{\"network\": {network}}}")).outer;
+        (outer.network, outer.ports)
+    };
+    assert_eq!(outer("{}"), (true, vec![]));
+    assert_eq!(outer(r#"{"allowNetwork": true}"#), (false, vec![]));
+    assert_eq!(outer(r#"{"allowLocalBinding": true, "httpProxyPort": 1}"#), (false, vec![]));
+    let ports = r#"{"httpProxyPort": 3128, "socksProxyPort": 1080}"#;
+    assert_eq!(outer(ports), (true, vec![3128, 1080]));
+}
+
+#[test]
+fn inside_another_run_nothing_but_files_is_granted() {
+    let view = tree();
+    let network = r#"{"network": {"httpProxyPort": 1, "allowLocalBinding": true,
+        "allowUnixSockets": ["/run/x"]}}"#;
+    let policy = merge(vec![parse("p", network.as_bytes(), Format::Json).unwrap()]);
+    let place = Place { cwd: "/repo", home: None, view: &view };
+    let nested = HostSupport { nested: true, ..HOST };
+    let plan = plan(resolve(&policy, &place).unwrap(), None, &view, nested);
+    let names: Vec<_> = plan.shortfalls.iter().map(|shortfall| shortfall.name).collect();
+    assert_eq!(names, ["proxy-port", "local-binding", "unix-sockets"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod attributes;
 mod direct;
 mod held;
 mod identity;
+mod internet;
 mod ipc;
 mod names;
 mod network;
@@ -17,21 +18,22 @@ mod pool;
 mod procfs;
 mod report;
 mod resolve;
+mod substitute;
 mod task;
 mod text;
+mod unix;
 
 use super::sys::{Errno, seccomp};
-use crate::policy::{Access, Decider, Origin, Reason, Rule, Verdict};
+use crate::policy::{Access, Decider, Endpoints, Reason, Rule, Verdict};
 use held::Held;
 pub use pool::{serve, serve_announced};
 pub use report::Reporter;
 use resolve::fd_name;
 use rustix::fs::{Mode, OFlags};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 pub use task::ALWAYS;
 use task::Task;
 
@@ -47,6 +49,8 @@ enum Answer {
     Descriptor(OwnedFd, bool),
     /// The same, and it was made there just now.
     Created(OwnedFd, bool, direct::Made),
+    /// It returns 0 or fails, and this descriptor takes the place of that number.
+    Replaced { fd: OwnedFd, number: i32, cloexec: bool, result: Result<(), Errno> },
 }
 
 impl From<Result<Answer, Errno>> for Answer {
@@ -76,12 +80,8 @@ pub struct Config {
     pub kernel_read: Vec<String>,
     /// Whether reads are restricted.
     pub reads: bool,
-    /// Whether the network is fenced.
-    pub network: bool,
-    /// The line of the policy that fences it, if one says so.
-    pub network_origin: Option<Origin>,
-    /// Whether pathname sockets are fenced.
-    pub unix_sockets: bool,
+    /// What the policy means for addresses and sockets.
+    pub endpoints: Endpoints,
     /// Denied files with more than one name, by device and inode.
     pub linked: Vec<(u64, u64, Access, Rule)>,
     /// Inherited descriptors by device and inode: what Landlock grants on them.
@@ -101,9 +101,9 @@ pub struct Broker {
     kernel_write: Held,
     kernel_read: Held,
     reads: bool,
-    network: bool,
-    network_origin: Option<Origin>,
-    unix_sockets: bool,
+    endpoints: Endpoints,
+    /// The sockets that are as good as the host, by device and inode.
+    daemons: OnceLock<HashSet<(u64, u64)>>,
     linked: HashMap<(u64, u64, Access), Rule>,
     inherited: Vec<(u64, u64, Access)>,
     /// The root directory.
@@ -127,7 +127,10 @@ pub struct Broker {
     /// Capabilities of the workers.
     own_capabilities: u64,
     memory: ipc::Objects,
-    sockets: network::Bound,
+    sockets: unix::Bound,
+    kept: substitute::Kept,
+    /// Held while a name is moved, where sockets are listed.
+    moves: Mutex<()>,
     pool: pool::Pool,
     reporter: Arc<Reporter>,
 }
@@ -149,9 +152,8 @@ impl Broker {
             kernel_read: Held::new(&config.kernel_read, &config.cwd, &config.decider),
             decider: config.decider,
             reads: config.reads,
-            network: config.network,
-            network_origin: config.network_origin,
-            unix_sockets: config.unix_sockets,
+            endpoints: config.endpoints,
+            daemons: OnceLock::new(),
             linked: linked.collect(),
             inherited: config.inherited,
             root: open("/")?,
@@ -168,7 +170,9 @@ impl Broker {
             groups: rustix::process::getgroups()?.iter().map(|group| group.as_raw()).collect(),
             own_capabilities: config.capabilities,
             memory: ipc::Objects::new(),
-            sockets: network::Bound::default(),
+            sockets: unix::Bound::default(),
+            kept: substitute::Kept::default(),
+            moves: Mutex::new(()),
             pool: pool::Pool::default(),
             reporter: config.reporter,
         })

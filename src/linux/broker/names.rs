@@ -7,6 +7,7 @@ use super::{Answer, Errno};
 use crate::policy::{Access, Rule};
 use crate::trap::Reason;
 use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, ResolveFlags};
+use std::sync::PoisonError;
 
 /// A directory argument and the index of the path argument that goes with it.
 type Place = (i32, usize);
@@ -66,7 +67,8 @@ impl Task<'_> {
     /// Whether Landlock lets the target move names and make links there, and nothing there could lose
     /// a denial by it: what may be written may well be closed to reading.
     fn kernel_moves(&self, spot: &Spot) -> bool {
-        !self.broker.reads && self.kernel_names(spot)
+        // What is listed for sockets, Landlock does not know.
+        !self.broker.reads && !self.broker.endpoints.lists_sockets() && self.kernel_names(spot)
     }
 
     /// From here on, the kernel is not relied upon for what stood at the name.
@@ -190,6 +192,9 @@ impl Task<'_> {
             {
                 return self.deny_new(&name, refusal);
             }
+            if let Some(refusal) = self.socket_refused(&object, &name)? {
+                return self.deny_new(&name, refusal);
+            }
             // Landlock wants the right to move names in the directories on both sides.
             let held = broker.kernel_holds(Access::Write, parent(&object.path));
             if held && self.kernel_moves(&name.spot) && !object.is_anonymous() {
@@ -279,6 +284,10 @@ impl Task<'_> {
         let target_is_special = if noreplace { Errno::EXIST } else { Errno::BUSY };
         let from = self.named(old.0, self.path(old.1)?, [Errno::BUSY; 3])?;
         let to = self.named(new.0, self.path(new.1)?, [target_is_special; 3])?;
+        // A socket is known by what stands at the name, which no other move may change meanwhile.
+        let lists = self.broker.endpoints.lists_sockets();
+        let _alone =
+            lists.then(|| self.broker.moves.lock().unwrap_or_else(PoisonError::into_inner));
         let moved = from.spot.stat()?;
         let replaced = match to.spot.stat() {
             Ok(stat) if noreplace => {
@@ -349,10 +358,16 @@ impl Task<'_> {
                 }
             }
         }
-        let decider = &self.broker.decider;
+        if kind == FileType::Socket
+            && let Some(refusal) = self.socket_refused(&self.object_at(&from.spot)?, to)?
+        {
+            return Ok(Some(self.refuse(refusal)));
+        }
+        let (decider, endpoints) = (&self.broker.decider, &self.broker.endpoints);
         let guard = match kind {
             FileType::Directory => decider
                 .directory_move(&from.path, &to.path)
+                .or_else(|| endpoints.directory_move(&from.path, &to.path))
                 .map(|rule| (rule, "moving this directory would move what the rule is about")),
             FileType::Symlink => decider
                 .link_name(&to.path)
@@ -360,6 +375,26 @@ impl Task<'_> {
             _ => decider.directory_name(&to.path).map(|rule| (rule, NEEDS_DIRECTORY)),
         };
         Ok(guard.map(|(rule, message)| self.refuse(guarded(from, rule, message))))
+    }
+}
+
+impl Task<'_> {
+    /// The refusal of giving the object the name `to`, where it is a socket of a process outside that
+    /// could be connected to by that name.
+    fn socket_refused<'a>(
+        &'a self,
+        object: &Object,
+        to: &'a Name,
+    ) -> Result<Option<Refusal<'a>>, Errno> {
+        // No list, no cost.
+        let Some(rule) = self.broker.endpoints.socket_move(object.named()?, &to.path) else {
+            return Ok(None);
+        };
+        let socket = file_type(&rustix::fs::fstat(&object.fd)?) == FileType::Socket;
+        if !socket || self.broker.sockets.owns(&object.fd, b"")? {
+            return Ok(None);
+        }
+        Ok(Some(guarded(to, rule, "a socket of another process could be connected to there")))
     }
 }
 

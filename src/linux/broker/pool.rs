@@ -198,6 +198,15 @@ fn serve_call(task: &Task<'_>, slot: &Slot) {
         Answer::Error(errno) => seccomp::answer_error(listener, id, errno.raw_os_error()),
         Answer::Descriptor(fd, cloexec) => hand_over(task, fd, cloexec, None),
         Answer::Created(fd, cloexec, made) => hand_over(task, fd, cloexec, Some(made)),
+        Answer::Replaced { fd, number, cloexec, result } => {
+            let placed =
+                seccomp::put_fd(listener, id, std::os::fd::AsFd::as_fd(&fd), number, cloexec);
+            drop(fd);
+            match placed.map(|_| ()).and(result) {
+                Ok(()) => seccomp::answer_value(listener, id, 0),
+                Err(errno) => seccomp::answer_error(listener, id, errno.raw_os_error()),
+            }
+        }
     };
 }
 

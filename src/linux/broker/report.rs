@@ -3,6 +3,7 @@
 use super::task::Task;
 use super::{Answer, Errno};
 use crate::cli::TrapFd;
+use crate::policy::endpoint::Line;
 use crate::policy::{Access, Pattern, Reason as PolicyReason, Rule, Verdict};
 use crate::trap::{
     self, Against, Denial, Kind, Operation, Process, RuleRef, Sink, State, Style, Summary, errno,
@@ -197,22 +198,22 @@ impl Task<'_> {
         Answer::Error(error)
     }
 
-    /// Writes down that a socket operation on `target` was refused, and answers `EACCES`.
+    /// Writes down that a socket operation on `target` was refused, by `line` where one says so, and
+    /// answers `EACCES`.
     pub(super) fn refuse_network(
         &self,
         operation: Operation,
         target: String,
         grant: Option<trap::Grant>,
+        line: Option<Line<'_>>,
         message: Option<&str>,
     ) -> Answer {
         let is_path = target.starts_with('/');
-        let by_network = grant.as_ref().is_some_and(|grant| grant.key == "allowNetwork");
-        let origin = self.broker.network_origin.as_ref().filter(|_| by_network);
-        let rule = origin.map(|origin| RuleRef {
+        let rule = line.map(|Line { origin, value }| RuleRef {
             file: origin.file.clone(),
             line: origin.line,
             key: origin.key.clone(),
-            text: "false".to_owned(),
+            text: value.to_string(),
         });
         self.record(Denial {
             kind: Kind::Network,

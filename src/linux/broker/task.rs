@@ -150,6 +150,16 @@ impl Task<'_> {
     ///
     /// `EBADF` for a descriptor that is not open.
     pub fn is_place(&self, fd: i32) -> Result<bool, Errno> {
+        Ok(self.flags_of(fd)? & libc::O_PATH as u32 != 0)
+    }
+
+    /// The flags of descriptor `fd` of the task, as open(2) has them, `O_CLOEXEC` included; all of them
+    /// where procfs does not say.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` for a descriptor that is not open.
+    pub fn flags_of(&self, fd: i32) -> Result<u32, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let name = format!("{}/fdinfo/{fd}", self.tid());
         let file = rustix::fs::openat(&self.broker.proc, name, flags, Mode::empty())
@@ -160,7 +170,7 @@ impl Task<'_> {
         let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
         let word = text.lines().find_map(|line| line.strip_prefix("flags:"));
         let flags = word.and_then(|word| u32::from_str_radix(word.trim(), 8).ok());
-        Ok(flags.is_none_or(|flags| flags & libc::O_PATH as u32 != 0))
+        Ok(flags.unwrap_or(u32::MAX))
     }
 
     /// Reads the task's status file.

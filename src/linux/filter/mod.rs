@@ -59,6 +59,8 @@ enum Test {
     NoBits(usize, u32),
     /// The low half, masked, has this value.
     Is(usize, u32, u32),
+    /// The low halves of two arguments have these values.
+    Pair((usize, u32), (usize, u32)),
     /// The low half, masked, is the number of a bit in this set.
     In(usize, u32, u32),
     /// The opposite of `In`.
@@ -183,6 +185,12 @@ fn body(decision: &Decision) -> Vec<Instruction> {
                     out.push(statement(BPF_ALU | BPF_AND | BPF_K, mask));
                 }
                 out.push(jump(BPF_JEQ, value, 0, 1));
+            }
+            Test::Pair((one, first), (other, second)) => {
+                out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(one)));
+                out.push(jump(BPF_JEQ, first, 0, 3));
+                out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(other)));
+                out.push(jump(BPF_JEQ, second, 0, 1));
             }
             Test::In(arg, mask, set) | Test::NotIn(arg, mask, set) => {
                 let inside = matches!(test, Test::In(..));

@@ -122,19 +122,7 @@ fn sockets(options: Options, list: &mut Vec<Decision>) {
         }
     }
     if options.network {
-        // Joining a group sends a packet, on a TCP socket too.
-        const SOL_SOCKET: u32 = libc::SOL_SOCKET as u32;
-        const SOL_TCP: u32 = libc::IPPROTO_TCP as u32;
-        let mut cases = vec![
-            (Test::Is(1, u32::MAX, SOL_SOCKET), Action::Allow),
-            (Test::Is(1, u32::MAX, SOL_TCP), Action::Allow),
-        ];
-        // IPV6_ADD_MEMBERSHIP, IPV6_JOIN_ANYCAST, IP_ADD_MEMBERSHIP, IP_ADD_SOURCE_MEMBERSHIP,
-        // IP_MSFILTER, MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP, MCAST_MSFILTER.
-        for option in [20, 27, 35, 39, 41, 42, 46, 48] {
-            cases.push((Test::Is(2, u32::MAX, option), Action::Errno(libc::EACCES)));
-        }
-        list.push(Decision { nr: libc::SYS_setsockopt, cases, otherwise: Action::Allow });
+        socket_options(list);
     }
     if options.unix_sockets {
         // A datagram socket sends to any address in sendmsg(2), which is never notified.
@@ -144,13 +132,36 @@ fn sockets(options: Options, list: &mut Vec<Decision>) {
         ];
         list.push(Decision { nr: libc::SYS_socketpair, cases, otherwise: refused });
     }
-    if options.broker && (options.network || options.unix_sockets) {
+    if options.broker {
+        // Also where all is open: some sockets are as good as the host.
         always(list, &[libc::SYS_connect, libc::SYS_bind], Action::Notify);
     }
     if options.broker && options.network {
         // Without a bind before, listen(2) takes a free port by itself.
         always(list, &[libc::SYS_listen], Action::Notify);
     }
+}
+
+/// Options that send packets, or send them another way than the address says.
+fn socket_options(list: &mut Vec<Decision>) {
+    const SOL_SOCKET: u32 = libc::SOL_SOCKET as u32;
+    const SOL_TCP: u32 = libc::IPPROTO_TCP as u32;
+    let refused = Action::Errno(libc::EACCES);
+    let mut cases = vec![(Test::Is(1, u32::MAX, SOL_TCP), Action::Allow)];
+    // Sends through one interface, whatever the address.
+    for option in [libc::SO_BINDTODEVICE, libc::SO_BINDTOIFINDEX] {
+        cases.push((Test::Pair((1, SOL_SOCKET), (2, option as u32)), refused));
+    }
+    cases.push((Test::Is(1, u32::MAX, SOL_SOCKET), Action::Allow));
+    // Of the levels IP and IPv6, which share the numbers. Routes: IP_OPTIONS, IPV6_2292PKTOPTIONS,
+    // IPV6_FLOWLABEL_MGR, IP_UNICAST_IF and IPV6_PKTINFO, IPV6_HOPOPTS, IPV6_RTHDRDSTOPTS, IPV6_RTHDR,
+    // IPV6_DSTOPTS, IPV6_UNICAST_IF. Joining a group sends a packet, on a TCP socket too:
+    // IPV6_ADD_MEMBERSHIP, IPV6_JOIN_ANYCAST, IP_ADD_MEMBERSHIP, IP_ADD_SOURCE_MEMBERSHIP, IP_MSFILTER,
+    // MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP, MCAST_MSFILTER.
+    for option in [4, 6, 32, 50, 54, 55, 57, 59, 76, 20, 27, 35, 39, 41, 42, 46, 48] {
+        cases.push((Test::Is(2, u32::MAX, option), refused));
+    }
+    list.push(Decision { nr: libc::SYS_setsockopt, cases, otherwise: Action::Allow });
 }
 
 const STREAM: u32 = 1 << libc::SOCK_STREAM;

@@ -159,11 +159,37 @@ pub fn add_fd(
     fd: BorrowedFd<'_>,
     cloexec: bool,
 ) -> Result<i64, Errno> {
+    add(listener, id, fd, None, cloexec)
+}
+
+/// Puts a copy of `fd` into the target under `number`, in the place of what was there.
+///
+/// # Errors
+///
+/// `EBADF` for a number beyond the target's limit, `ENOENT` when it no longer waits.
+pub fn put_fd(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    fd: BorrowedFd<'_>,
+    number: i32,
+    cloexec: bool,
+) -> Result<i64, Errno> {
+    add(listener, id, fd, Some(number), cloexec)
+}
+
+fn add(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    fd: BorrowedFd<'_>,
+    number: Option<i32>,
+    cloexec: bool,
+) -> Result<i64, Errno> {
+    let set = libc::SECCOMP_ADDFD_FLAG_SETFD as u32;
     let mut request = libc::seccomp_notif_addfd {
         id,
-        flags: 0,
+        flags: if number.is_some() { set } else { 0 },
         srcfd: fd.as_raw_fd() as u32,
-        newfd: 0,
+        newfd: number.unwrap_or(0) as u32,
         newfd_flags: if cloexec { libc::O_CLOEXEC as u32 } else { 0 },
     };
     let code = libc::SECCOMP_IOCTL_NOTIF_ADDFD as libc::Ioctl;

@@ -21,6 +21,27 @@ pub fn bind(socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
     with_address(libc::SYS_bind, socket, address)
 }
 
+/// Makes the next bind(2) to port 0 leave the port to connect(2) or listen(2)
+/// (`IP_BIND_ADDRESS_NO_PORT`, Linux 4.2; ip(7)). It is an option of IPv6 sockets, too.
+///
+/// # Errors
+///
+/// As setsockopt(2).
+pub fn bind_without_port(socket: &OwnedFd) -> Result<(), Errno> {
+    let on: libc::c_int = 1;
+    // SAFETY: the kernel reads one int.
+    check(i64::from(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    }))
+    .map(|_| ())
+}
+
 fn with_address(call: libc::c_long, socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
     // SAFETY: the kernel copies `address.len()` bytes and parses them itself.
     check(unsafe {

@@ -46,6 +46,28 @@ pub fn x32(mut call: Call) -> Outcome {
     call.make().map(|_| String::new())
 }
 
+/// Makes the system call `name` fail with EPERM, here and in all that comes after.
+pub fn refuse(name: &str) {
+    let number = crate::table::number(name).unwrap_or_else(|| fail("no such call"));
+    let step = |code, jt, k| libc::sock_filter { code, jt, jf: 0, k };
+    let program = [
+        step(0x20, 0, 0),                                                 // load the number
+        libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: number as u32 }, // is it this one?
+        step(0x06, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(0x06, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let length = program.len() as u16;
+    let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the kernel copies the program, which lives until then.
+    let result = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+    };
+    if result != 0 {
+        fail("no seccomp filter can be installed");
+    }
+}
+
 /// Takes a seccomp filter that allows everything, and a Landlock domain that restricts nothing but
 /// TCP: what a sandbox inside the sandbox looks like.
 pub fn nest() -> Outcome {

@@ -20,6 +20,7 @@
 mod abi;
 mod args;
 mod race;
+mod race_sockets;
 mod running;
 mod spawn;
 mod table;

@@ -191,7 +191,7 @@ fn race(
 }
 
 /// A pause of varying length, so that the swap meets every phase of the call.
-fn pause(turn: bool) -> u32 {
+pub fn pause(turn: bool) -> u32 {
     use std::cell::Cell;
     thread_local!(static SEED: Cell<u32> = const { Cell::new(0x9e37_79b9) });
     SEED.with(|seed| {

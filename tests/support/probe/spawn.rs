@@ -12,6 +12,7 @@
 //! | `cwd=PATH`, `umask=N`, `uid=N` | as they say; uid sets uid and gid and drops groups |
 //! | `rlimit=NAME:N` | soft limit |
 //! | `ignore=SIGNAL` | the signal is ignored |
+//! | `refuse=CALL` | the system call fails with EPERM, as a container's filter has it |
 //! | `-VAR`, `VAR=TEXT` (upper case) | environment |
 
 use crate::Vars;
@@ -54,6 +55,7 @@ fn apply(option: &str) {
             check(unsafe { libc::setresuid(id, id, id) });
         }
         "rlimit" => limit(text),
+        "refuse" => crate::abi::refuse(text),
         "ignore" => {
             // SAFETY: as above; SIG_IGN is inherited through exec.
             unsafe { libc::signal(number(text, &none) as i32, libc::SIG_IGN) };

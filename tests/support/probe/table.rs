@@ -77,7 +77,7 @@ pub fn number(name: &str) -> Option<i64> {
         msgrcv => SYS_msgrcv, semget => SYS_semget, semctl => SYS_semctl, semop => SYS_semop,
         mq_open => SYS_mq_open, mq_unlink => SYS_mq_unlink, socket => SYS_socket,
         connect => SYS_connect, bind => SYS_bind, listen => SYS_listen, accept => SYS_accept,
-        sendto => SYS_sendto, getsockname => SYS_getsockname, setsockopt => SYS_setsockopt,
+        sendto => SYS_sendto, shutdown => SYS_shutdown, getsockname => SYS_getsockname, setsockopt => SYS_setsockopt,
         setuid => SYS_setuid, setgid => SYS_setgid, setresuid => SYS_setresuid,
         setresgid => SYS_setresgid, setgroups => SYS_setgroups, setfsuid => SYS_setfsuid,
         setfsgid => SYS_setfsgid, getuid => SYS_getuid, geteuid => SYS_geteuid,
@@ -157,7 +157,8 @@ pub fn constant(name: &str) -> Option<i64> {
         SOCK_STREAM SOCK_DGRAM SOCK_RAW SOCK_SEQPACKET SOCK_CLOEXEC SOCK_NONBLOCK
         IPPROTO_TCP IPPROTO_UDP IPPROTO_SCTP IPPROTO_ICMP IPPROTO_MPTCP IPPROTO_UDPLITE IPPROTO_RAW
         MSG_FASTOPEN MSG_DONTWAIT MSG_NOSIGNAL
-        SOL_SOCKET SO_REUSEADDR
+        SOL_SOCKET SO_REUSEADDR SO_BINDTODEVICE SO_BINDTOIFINDEX IPPROTO_IP IPPROTO_IPV6 IP_OPTIONS
+        IP_UNICAST_IF IPV6_UNICAST_IF IPV6_RTHDR TCP_FASTOPEN_CONNECT
         CLONE_NEWUSER CLONE_NEWNS CLONE_NEWPID CLONE_NEWNET CLONE_NEWIPC CLONE_NEWUTS
         CLONE_NEWCGROUP CLONE_FS CLONE_FILES CLONE_VM CLONE_VFORK
         PTRACE_ATTACH PTRACE_SEIZE PTRACE_DETACH PTRACE_TRACEME PTRACE_O_TRACESYSGOOD

@@ -22,10 +22,12 @@
 //! | `nodump $fd` | sets FS_NODUMP_FL beside the flags that are there, by FS_IOC_SETFLAGS |
 //! | `int80 P FLAGS MODE`, `x32 CALL ARGS` | a call through another entry |
 //! | `nest` | a seccomp filter and a Landlock domain of one's own |
+//! | `name $fd`, `peer $fd` | the socket's own address, and that of the other end |
 //! | `race-string`, `race-new`, `race-how`, `race-connect`, `race-link`, `race-exchange` | see [`crate::race`] |
+//! | `race-address`, `race-way`, `race-fd` | see [`crate::race_sockets`] |
 
 use crate::args::{self, Call, errno, fail, fill, leak, number};
-use crate::{Outcome, Vars, abi, race, running, spawn};
+use crate::{Outcome, Vars, abi, race, race_sockets, running, spawn};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
@@ -85,6 +87,11 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Opti
         "race-new" => race::new(rest, vars),
         "race-how" => race::how(&text, vars),
         "race-connect" => race::connect(&text, vars),
+        "race-address" => race_sockets::address(&text, vars),
+        "race-way" => race_sockets::way(&text, vars),
+        "race-fd" => race_sockets::descriptor(&text, vars),
+        "name" => race_sockets::name(number(rest, vars), false),
+        "peer" => race_sockets::name(number(rest, vars), true),
         "race-link" => race::link(&text, vars),
         "race-exchange" => race::exchange(&text, vars),
         _ => return None,

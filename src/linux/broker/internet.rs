@@ -1,0 +1,192 @@
+//! TCP sockets: tied to loopback wherever the network is not open.
+//!
+//! A socket that may only reach loopback is bound to a loopback address before anything else is done
+//! with it. That is for good: the kernel keeps the address over disconnecting and listening, and lets
+//! no packet from it leave through another interface. So no order of calls, in however many threads,
+//! makes it listen on other addresses or reach them.
+
+use super::network::Address;
+use super::task::Task;
+use super::{Answer, Errno};
+use crate::linux::sys::socket;
+use crate::policy::Use;
+use crate::policy::endpoint::{Reach, reach};
+use crate::trap::{Grant, Operation};
+use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_protocol};
+use rustix::net::{AddressFamily, getsockname, ipproto, listen};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+impl Task<'_> {
+    pub(super) fn connect_internet(
+        &self,
+        copy: &OwnedFd,
+        address: &Address,
+    ) -> Result<Answer, Errno> {
+        // Disconnects; the socket stays where it is tied.
+        if address.family() == libc::AF_UNSPEC {
+            return Ok(socket::connect(copy, address.bytes()).into());
+        }
+        let (to, port) = address.internet().ok_or(Errno::INVAL)?;
+        let passage = self.broker.endpoints.internet(Use::Connect, to, port);
+        let target = || SocketAddr::new(to, port).to_string();
+        if let Some(answer) = self.refused_endpoint(Operation::Connect, passage, target) {
+            return Ok(answer);
+        }
+        self.may_act()?;
+        if !self.broker.endpoints.is_open() {
+            if let Some(answer) = self.refuse_protocol(copy, Operation::Connect, target)? {
+                return Ok(answer);
+            }
+            // As the kernel answers, for TCP.
+            match socket_domain(copy)? {
+                AddressFamily::INET6 if address.bytes().len() < 24 => return Err(Errno::INVAL),
+                AddressFamily::INET6 if to.is_ipv4() => return Err(Errno::AFNOSUPPORT),
+                AddressFamily::INET if to.is_ipv6() => return Err(Errno::AFNOSUPPORT),
+                _ => tie(copy, loopback_beside(to))?,
+            }
+        }
+        Ok(socket::connect(copy, address.bytes()).into())
+    }
+
+    pub(super) fn bind_internet(&self, copy: &OwnedFd, address: &Address) -> Result<Answer, Errno> {
+        let endpoints = &self.broker.endpoints;
+        if endpoints.is_open() {
+            self.may_act()?;
+            return Ok(socket::bind(copy, address.bytes()).into());
+        }
+        let (to, port) = bind_address(copy, address)?;
+        let target = || SocketAddr::new(to, port).to_string();
+        let passage = endpoints.internet(Use::Bind, to, port);
+        if let Some(answer) = self.refused_endpoint(Operation::Bind, passage, target) {
+            return Ok(answer);
+        }
+        self.may_act()?;
+        if let Some(answer) = self.refuse_protocol(copy, Operation::Bind, target)? {
+            return Ok(answer);
+        }
+        if reach(to) == Reach::Unspecified {
+            // Every address of this host, as far as this run goes, is loopback.
+            let any = loopback_of(copy, to.is_ipv6())?;
+            return Ok(rustix::net::bind(copy, &SocketAddr::new(any, port)).into());
+        }
+        Ok(socket::bind(copy, address.bytes()).into())
+    }
+
+    pub(super) fn listen_internet(&self, copy: &OwnedFd) -> Result<Answer, Errno> {
+        let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let target = || "a free port".to_owned();
+        let passage = self.broker.endpoints.internet(Use::Bind, any, 0);
+        if let Some(answer) = self.refused_endpoint(Operation::Listen, passage, target) {
+            return Ok(answer);
+        }
+        self.may_act()?;
+        if let Some(answer) = self.refuse_protocol(copy, Operation::Listen, target)? {
+            return Ok(answer);
+        }
+        let six = socket_domain(copy)? == AddressFamily::INET6;
+        tie(copy, loopback_of(copy, six)?)?;
+        Ok(listen(copy, self.int(1)).into())
+    }
+
+    /// Refuses every protocol but TCP: no other one is held to an address. Such a socket cannot be made
+    /// inside, but may have been given to the run.
+    fn refuse_protocol(
+        &self,
+        copy: &OwnedFd,
+        operation: Operation,
+        target: impl FnOnce() -> String,
+    ) -> Result<Option<Answer>, Errno> {
+        if socket_protocol(copy)? == Some(ipproto::TCP) {
+            return Ok(None);
+        }
+        let grant = Some(Grant::switch("allowNetwork"));
+        let line = self.broker.endpoints.network_line();
+        let message = Some("only TCP can be kept on loopback");
+        Ok(Some(self.refuse_network(operation, target(), grant, line, message)))
+    }
+}
+
+/// The internet address of a bind(2); the family may be missing, as Linux lets it (ip(7)).
+fn bind_address(copy: &OwnedFd, address: &Address) -> Result<(IpAddr, u16), Errno> {
+    if let Some(found) = address.internet() {
+        return Ok(found);
+    }
+    let bytes = address.bytes();
+    let four = socket_domain(copy)? == AddressFamily::INET;
+    match address.family() {
+        libc::AF_UNSPEC if four && bytes.len() >= 16 => {
+            if bytes[4..8] != [0; 4] {
+                return Err(Errno::AFNOSUPPORT);
+            }
+            Ok((Ipv4Addr::UNSPECIFIED.into(), u16::from_be_bytes([bytes[2], bytes[3]])))
+        }
+        libc::AF_INET | libc::AF_INET6 => Err(Errno::INVAL),
+        _ if bytes.len() < 16 => Err(Errno::INVAL),
+        _ => Err(Errno::AFNOSUPPORT),
+    }
+}
+
+const FOUR: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const SIX: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+const MAPPED: IpAddr = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
+
+/// The loopback address that a connection to `to` comes from.
+fn loopback_beside(to: IpAddr) -> IpAddr {
+    match (to, to.to_canonical()) {
+        (IpAddr::V4(_), _) => FOUR,
+        (_, IpAddr::V4(_)) => MAPPED,
+        _ => SIX,
+    }
+}
+
+/// The loopback address that stands for every address of `socket`. A socket for both protocols takes
+/// the one of IPv4: more clients ask for 127.0.0.1 by number, and `localhost` is tried at both.
+fn loopback_of(socket: &OwnedFd, six: bool) -> Result<IpAddr, Errno> {
+    if !six {
+        return Ok(FOUR);
+    }
+    match socket_domain(socket)? {
+        AddressFamily::INET6 if !ipv6_v6only(socket)? => Ok(MAPPED),
+        _ => Ok(SIX),
+    }
+}
+
+/// Binds `socket` to the loopback address `to` for good, without a port yet, if it has none.
+///
+/// # Errors
+///
+/// As bind(2); `ENETUNREACH` for an address that the socket cannot have.
+fn tie(socket: &OwnedFd, to: IpAddr) -> Result<(), Errno> {
+    // The port is picked with the connection, by both ends, as without being bound.
+    socket::bind_without_port(socket)?;
+    match rustix::net::bind(socket, &SocketAddr::new(to, 0)) {
+        // It has a port, so it was tied before: it cannot get one in another way.
+        Err(Errno::INVAL) if port_of(socket)? != 0 => Ok(()),
+        Err(Errno::INVAL) => Err(Errno::NETUNREACH),
+        result => result,
+    }
+}
+
+fn port_of(socket: &OwnedFd) -> Result<u16, Errno> {
+    Ok(SocketAddr::try_from(getsockname(socket)?).map_err(|_| Errno::AFNOSUPPORT)?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_comes_from_the_loopback_that_it_goes_to() {
+        for (to, from) in [
+            ("127.0.0.2", "127.0.0.1"),
+            ("0.0.0.0", "127.0.0.1"),
+            ("::1", "::1"),
+            ("::", "::1"),
+            ("::ffff:127.0.0.2", "::ffff:127.0.0.1"),
+            ("::ffff:0.0.0.0", "::ffff:127.0.0.1"),
+        ] {
+            assert_eq!(loopback_beside(to.parse().unwrap()).to_string(), from, "{to}");
+        }
+    }
+}

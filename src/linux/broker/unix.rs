@@ -1,0 +1,200 @@
+//! Unix sockets: those that the run bound, and those outside that a line of the policy opens.
+
+use super::report::Refusal;
+use super::resolve::{Last, Object, fd_name, file_type};
+use super::task::Task;
+use super::{Answer, Broker, Errno};
+use crate::linux::sys::socket;
+use crate::policy::{Access, Closed, Passage};
+use crate::trap::Operation;
+use rustix::fs::{AtFlags, FileType, ResolveFlags, StatxFlags};
+use std::collections::HashSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+/// Most addresses that a run may have bound.
+const LIMIT: usize = 16 * 1024;
+
+/// Unix sockets that the run bound.
+#[derive(Default)]
+pub struct Bound(Mutex<HashSet<Name>>);
+
+#[derive(PartialEq, Eq, Hash)]
+enum Name {
+    /// Device, inode and time of birth: an inode number alone may come back.
+    Inode(u64, u64, i64, u32),
+    Abstract(Vec<u8>),
+}
+
+impl Bound {
+    fn contains(&self, name: &Name) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+    }
+
+    fn insert(&self, name: Name) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len() >= LIMIT
+    }
+
+    /// Whether the run bound the socket `name` in `directory`, or the object itself where it is empty.
+    pub fn owns(&self, directory: impl AsFd, name: &[u8]) -> Result<bool, Errno> {
+        Ok(self.contains(&inode(directory, name)?))
+    }
+}
+
+fn inode(directory: impl AsFd, name: &[u8]) -> Result<Name, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+    let stat = rustix::fs::statx(directory, name, flags, StatxFlags::INO | StatxFlags::BTIME)?;
+    let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
+    Ok(Name::Inode(device, stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec))
+}
+
+/// An address of the Unix family.
+pub enum UnixAddress<'a> {
+    /// A path, without what follows its NUL.
+    Path(&'a [u8]),
+    /// An abstract name, with its leading NUL.
+    Abstract(&'a [u8]),
+    /// No name: connect(2) dissolves a datagram socket's association, bind(2) picks a name.
+    Unnamed,
+}
+
+/// Takes an address of the Unix family apart.
+pub fn unix_address(address: &[u8]) -> UnixAddress<'_> {
+    match address.get(2..) {
+        None | Some([]) => UnixAddress::Unnamed,
+        Some(name @ [0, ..]) => UnixAddress::Abstract(name),
+        Some(path) => {
+            let end = path.iter().position(|&byte| byte == 0).unwrap_or(path.len());
+            UnixAddress::Path(&path[..end])
+        }
+    }
+}
+
+/// `path`, at most 107 bytes, as a Unix socket address.
+fn to_unix(path: &[u8]) -> Vec<u8> {
+    let mut address = (libc::AF_UNIX as u16).to_ne_bytes().to_vec();
+    address.extend_from_slice(path);
+    address.push(0);
+    address
+}
+
+const OUTSIDE: &str = "abstract sockets of processes outside cannot be allowed";
+
+impl Task<'_> {
+    pub(super) fn connect_unix(&self, copy: &OwnedFd, address: &[u8]) -> Result<Answer, Errno> {
+        if family(address) != libc::AF_UNIX {
+            return Ok(socket::connect(copy, address).into());
+        }
+        match unix_address(address) {
+            UnixAddress::Unnamed => Ok(socket::connect(copy, address).into()),
+            UnixAddress::Abstract(name) => {
+                if !self.broker.sockets.contains(&Name::Abstract(name.to_vec())) {
+                    let target = format!("@{}", String::from_utf8_lossy(&name[1..]));
+                    let why = Some(OUTSIDE);
+                    return Ok(self.refuse_network(Operation::Connect, target, None, None, why));
+                }
+                Ok(socket::connect(copy, address).into())
+            }
+            UnixAddress::Path(path) => {
+                let object = self.object(libc::AT_FDCWD, path, true, ResolveFlags::empty())?;
+                if file_type(&rustix::fs::fstat(&object.fd)?) != FileType::Socket {
+                    return Err(Errno::CONNREFUSED);
+                }
+                if !self.broker.sockets.owns(&object.fd, b"")? {
+                    let passage = self.broker.passage(&object)?;
+                    let target = || String::from_utf8_lossy(&object.path).into_owned();
+                    let refused = self.refused_endpoint(Operation::Connect, passage, target);
+                    if let Some(answer) = refused {
+                        return Ok(answer);
+                    }
+                }
+                let pinned = format!("/proc/self/fd/{}", fd_name(object.fd.as_fd()));
+                Ok(socket::connect(copy, &to_unix(pinned.as_bytes())).into())
+            }
+        }
+    }
+
+    pub(super) fn bind_unix(&self, copy: &OwnedFd, address: &[u8]) -> Result<Answer, Errno> {
+        let broker = self.broker;
+        if family(address) != libc::AF_UNIX {
+            return Ok(socket::bind(copy, address).into());
+        }
+        if broker.sockets.is_full() {
+            return Err(Errno::NOBUFS);
+        }
+        match unix_address(address) {
+            UnixAddress::Unnamed => {
+                // The kernel picks an abstract name.
+                socket::bind(copy, address)?;
+                if let Ok(Some(name)) = socket::own_abstract_name(copy) {
+                    broker.sockets.insert(Name::Abstract(name));
+                }
+                Ok(Answer::Value(0))
+            }
+            UnixAddress::Abstract(name) => {
+                socket::bind(copy, address)?;
+                broker.sockets.insert(Name::Abstract(name.to_vec()));
+                Ok(Answer::Value(0))
+            }
+            UnixAddress::Path(path) => {
+                let Last::Spot(spot) = self.spot(libc::AT_FDCWD, path, ResolveFlags::empty())?
+                else {
+                    return Err(Errno::ADDRINUSE);
+                };
+                let full = spot.path();
+                let verdict = broker.decide_change(&full);
+                let refusal = Refusal::of(&verdict, Access::Write, &full, path).or_else(|| {
+                    let rule = broker.decider.directory_name(&full)?;
+                    Some(Refusal::new(Access::Write, &full, path, Some(rule)))
+                });
+                if let Some(mut refusal) = refusal {
+                    if spot.stat().is_ok() {
+                        return Err(Errno::ADDRINUSE);
+                    }
+                    refusal.message = Some("binding makes a socket file there".to_owned());
+                    return Ok(self.refuse(refusal));
+                }
+                self.may_act()?;
+                self.assume_umask()?;
+                // The directory is pinned; its own path would be looked up again, and may be too
+                // long. Each worker has a working directory of its own.
+                rustix::process::fchdir(&spot.dir)?;
+                socket::bind(copy, &to_unix(&spot.name))?;
+                broker.sockets.insert(inode(&spot.dir, spot.bare_name())?);
+                Ok(Answer::Value(0))
+            }
+        }
+    }
+}
+
+impl Broker {
+    /// Decides about the socket `object`, which the run did not bind.
+    fn passage(&self, object: &Object) -> Result<Passage<'_>, Errno> {
+        let passage = self.endpoints.socket(&object.path);
+        // A mount or a link may give a daemon's socket a name that nobody knows it by.
+        if passage.is_open() && !self.endpoints.names_socket(&object.path) {
+            let stat = rustix::fs::fstat(&object.fd)?;
+            if self.daemons().contains(&(stat.st_dev, stat.st_ino)) {
+                return Ok(Passage::Closed(Closed::Daemon, None));
+            }
+        }
+        Ok(passage)
+    }
+
+    /// Device and inode of the sockets that are as good as the host, looked up when first asked for.
+    fn daemons(&self) -> &HashSet<(u64, u64)> {
+        self.daemons.get_or_init(|| {
+            let paths = self.endpoints.daemons().paths();
+            let found = paths.iter().filter_map(|path| rustix::fs::stat(path.as_str()).ok());
+            found.map(|stat| (stat.st_dev, stat.st_ino)).collect()
+        })
+    }
+}
+
+fn family(address: &[u8]) -> i32 {
+    address.first_chunk().map_or(-1, |&bytes| i32::from(u16::from_ne_bytes(bytes)))
+}
