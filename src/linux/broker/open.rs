@@ -5,6 +5,7 @@ use super::names::NEEDS_DIRECTORY;
 use super::report::Refusal;
 use super::resolve::{Last, Object, Spot, file_type, goes_up, normalize};
 use super::task::Task;
+use super::text::is_name;
 use super::{Answer, Errno};
 use crate::linux::sys::memory;
 use crate::policy::Access;
@@ -192,6 +193,9 @@ impl Task<'_> {
             return None;
         }
         let creates = request.flags.contains(OFlags::CREATE);
+        if is_name(&request.path) && request.flags.contains(OFlags::NOFOLLOW) && !creates {
+            return Some(Answer::Continue);
+        }
         // Where a file is made for sure, only its directory can lead elsewhere.
         if !request.flags.contains(OFlags::CREATE | OFlags::EXCL) {
             match self.stands(&text, OFlags::empty()) {
@@ -204,7 +208,8 @@ impl Task<'_> {
                 Err(_) => return None,
             }
         }
-        (!goes_up(&text) && self.held_name(&path)).then_some(Answer::Continue)
+        (!goes_up(&text) && self.held_name(&path, is_name(&request.path)))
+            .then_some(Answer::Continue)
     }
 
     /// Opens an object that exists.

@@ -46,11 +46,12 @@ impl Task<'_> {
     }
 
     /// Whether Landlock lets the target make and remove the name `path`, and the policy does, too.
-    pub(super) fn held_name(&self, path: &[u8]) -> bool {
+    /// `proven` says that there is no link on the way to it.
+    pub(super) fn held_name(&self, path: &[u8], proven: bool) -> bool {
         let directory = parent(path);
         self.broker.kernel_holds(Access::Write, directory)
             && self.broker.decide_change(path).is_allowed()
-            && self.stands(directory, OFlags::DIRECTORY).is_ok()
+            && (proven || self.stands(directory, OFlags::DIRECTORY).is_ok())
     }
 
     /// Lets the kernel make a directory, or remove a name, that it holds anyway.
@@ -64,7 +65,7 @@ impl Task<'_> {
             return None;
         }
         let path = normalize(b"/", &self.absolute(dirfd, text)?);
-        self.held_name(&path).then_some(Answer::Continue)
+        self.held_name(&path, is_name(text)).then_some(Answer::Continue)
     }
 
     /// Whether the kernel can be expected to hold `access` to the path: looking up what a relative one
@@ -77,4 +78,10 @@ impl Task<'_> {
             Access::Write => broker.kernel_write.is_of_use(text.first() != Some(&b'/')),
         }
     }
+}
+
+/// Whether `path` is a name in the directory that it starts from: the kernel said where that directory
+/// is, so only the name itself can be a link.
+pub(super) fn is_name(path: &[u8]) -> bool {
+    !path.contains(&b'/') && path != b".."
 }
