@@ -61,6 +61,13 @@ struct Slot {
     dismissed: AtomicBool,
 }
 
+impl Slot {
+    /// Whether the worker is in a call.
+    fn is_busy(&self) -> bool {
+        self.phase.load(Ordering::Acquire) % 2 == 1
+    }
+}
+
 /// Leave for one worker to wait for as long as the other end of a FIFO takes.
 pub struct Waiting<'a>(&'a AtomicU64);
 
@@ -276,7 +283,8 @@ struct Look {
 fn manage(broker: &Arc<Broker>) {
     let pool = &broker.pool;
     let mut last = Look::default();
-    let cpus = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    // More than there are processors: to hand over a descriptor is to wait for the target to run.
+    let most = 2 * thread::available_parallelism().map_or(1, std::num::NonZero::get);
     loop {
         thread::sleep(TICK);
         let slots: Vec<Arc<Slot>> = pool.slots().clone();
@@ -285,11 +293,12 @@ fn manage(broker: &Arc<Broker>) {
             release(broker, slot);
         }
         let free = slots.len() - held_up.len();
-        let queued = queue(broker);
-        if slots.len() < MOST && (free == 0 || (queued && free < cpus)) {
+        // A call may be on its way to a worker that waits for it.
+        let short = slots.iter().all(|slot| slot.is_busy()) && queue(broker);
+        if slots.len() < MOST && (free == 0 || (short && free < most)) {
             add_worker(broker);
         }
-        last.idle = if !queued && free > 1 { last.idle + 1 } else { 0 };
+        last.idle = if !short && free > 1 { last.idle + 1 } else { 0 };
         if last.idle > PATIENCE {
             last.idle = 0;
             dismiss(&slots);
@@ -354,10 +363,7 @@ fn has_signal(broker: &Broker, tid: i32) -> bool {
 
 /// Ends one worker that waits for a call.
 fn dismiss(slots: &[Arc<Slot>]) {
-    let idle = |slot: &&Arc<Slot>| {
-        slot.phase.load(Ordering::Acquire).is_multiple_of(2)
-            && !slot.dismissed.load(Ordering::Acquire)
-    };
+    let idle = |slot: &&Arc<Slot>| !slot.is_busy() && !slot.dismissed.load(Ordering::Acquire);
     // Never the first: somebody has to stay.
     if let Some(slot) = slots.iter().skip(1).rfind(idle) {
         slot.dismissed.store(true, Ordering::Release);
