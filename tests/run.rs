@@ -441,7 +441,7 @@ fn denials_stream_while_the_program_runs() {
     let bed = Bed::new(&[]);
     let server = trap_server(&bed);
     let script = "echo x > {out}/file; read go; exit 6";
-    let mut run = Running::start(&bed, &["3@{root}/trap.sock"], script);
+    let mut run = Running::start(&bed, &["3@{root}/trap.sock", "--query-timeout=0"], script);
     let (stream, _) = server.accept().expect("accept");
     stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
     let mut line = String::new();
@@ -458,7 +458,8 @@ fn a_reader_of_traps_that_stalls_or_leaves_stops_nobody() {
         let server = trap_server(&bed);
         let program = probe().display().to_string();
         let op = "loop 20000 openat AT_FDCWD \"{out}/file{i} O_WRONLY|O_CREAT 0644";
-        let mut command = bed.sandboxed(&policy(), &["3@{root}/trap.sock"], &[&program, op]);
+        let options = ["3@{root}/trap.sock", "--query-timeout=0"];
+        let mut command = bed.sandboxed(&policy(), &options, &[&program, op]);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("spawn");
         let stream = server.accept().expect("accept");

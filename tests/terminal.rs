@@ -178,3 +178,65 @@ fn a_shell_stops_and_continues_the_run() {
     terminal.write("exit\n");
     terminal.ends_with(0);
 }
+
+/// The reference client: a question, an answer on the terminal, and what it comes to.
+#[test]
+fn a_person_is_asked_on_the_terminal() {
+    if !support::have::have("the reference client", &["cmd:python3"]) {
+        return;
+    }
+    let bed = Bed::new(&[]);
+    let policy = bed.policy(&json!({"filesystem": {"allowWrite": ["{in}"]}})).display().to_string();
+    let client = concat!(env!("CARGO_MANIFEST_DIR"), "/integration/harness/ask.py");
+    let script = "for i in a b a; do echo $i > {out}/$i && echo made $i; done; \
+                  echo x > {out}/d\u{1b}; echo x > {out}/d\u{1b}; cat; exit 6";
+    let program = ["-p", &policy, "--", "/bin/sh", "-c", script];
+    let line = [&["python3", client, "--landstrip", LANDSTRIP][..], &program].concat();
+    let mut terminal = Terminal::start(&bed, &line);
+    terminal.expect("write");
+    terminal.expect("/out/a by ");
+    terminal.expect("allow? [y/a/n/v] ");
+    terminal.write("what\n");
+    terminal.expect("this once");
+    terminal.expect("allow? [y/a/n/v] ");
+    terminal.write("a\n");
+    terminal.expect("made a");
+    terminal.expect("/out/b by ");
+    terminal.expect("allow? [y/a/n/v] ");
+    terminal.write("y\n");
+    terminal.expect("made b");
+    // Allowed for the run.
+    terminal.expect("made a");
+    terminal.expect("/out/d\\x1b by ");
+    terminal.expect("allow? [y/a/n/v] ");
+    terminal.write("v\n");
+    terminal.expect("/out/d\\x1b by ");
+    // Ctrl-C is for the program: cat, and the shell that waits for it.
+    terminal.write("\x03");
+    terminal.ends_with(130);
+}
+
+/// Ctrl-C while the program waits for an answer.
+#[test]
+fn control_c_withdraws_a_question() {
+    if !support::have::have("the reference client", &["cmd:python3"]) {
+        return;
+    }
+    let bed = Bed::new(&[]);
+    let policy = bed.policy(&json!({"filesystem": {"allowWrite": ["{in}"]}})).display().to_string();
+    let client = concat!(env!("CARGO_MANIFEST_DIR"), "/integration/harness/ask.py");
+    let program = ["-p", &policy, "--", "/bin/sh", "-c"];
+    let start = |script| {
+        let line = [&["python3", client, "--landstrip", LANDSTRIP][..], &program, &[script]];
+        Terminal::start(&bed, &line.concat())
+    };
+    let mut terminal = start("echo x > {out}/a; echo survived");
+    terminal.expect("allow? [y/a/n/v] ");
+    terminal.write("\x03");
+    terminal.ends_with(130);
+    let mut terminal = start("trap 'echo caught; exit 8' INT; echo x > {out}/a; echo went on");
+    terminal.expect("allow? [y/a/n/v] ");
+    terminal.write("\x03");
+    terminal.expect("caught");
+    terminal.ends_with(8);
+}

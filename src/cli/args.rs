@@ -93,7 +93,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub policy: PolicyArgs,
 
-    /// Open file descriptor that receives traps as they happen, as JSON lines
+    /// Open file descriptor that receives traps as they happen, as JSON lines. On a connected stream
+    /// socket denials are asked about: {"query_id":"1","action":"allow"} allows the operation
     #[cfg(unix)]
     #[arg(long, value_name = "FD", value_parser = value_parser!(i32).range(3..))]
     pub trap_fd: Option<i32>,
@@ -107,7 +108,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = crate::plan::ACCEPTABLE)]
     pub accept: Vec<String>,
 
-    /// Seconds that a query waits for its answer before the operation is denied
+    /// Seconds that a query waits for its answer before the operation is denied; 0 asks nothing
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub query_timeout: u32,
 

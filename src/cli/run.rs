@@ -12,6 +12,7 @@ pub use linux::{identity, of_command, run};
 mod linux {
     use std::ffi::OsString;
     use std::path::Path;
+    use std::time::Duration;
 
     use super::super::args::PolicyArgs;
     use super::super::{HostFiles, bundle, resolve, stderr_style};
@@ -37,6 +38,7 @@ mod linux {
             accept,
             inherit: args.inherit.clone(),
             traps: args.trap_fd.map(TrapFd::inherit).transpose()?,
+            query_timeout: Duration::from_secs(args.query_timeout.into()),
             style: stderr_style(),
             quiet: args.quiet,
         })

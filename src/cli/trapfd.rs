@@ -2,22 +2,27 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendFlags, SocketType, sockopt};
 
 use super::error::Error;
 use super::sys;
 
 /// A writer over the descriptor of `--trap-fd` that never waits.
 ///
-/// The descriptor's flags are shared with other processes, so it is not made non-blocking: poll(2)
-/// comes before each write, and no write exceeds `PIPE_BUF`.
+/// The descriptor's flags are shared with other processes, so it is not made non-blocking: a socket is
+/// told not to wait with each message; for anything else poll(2) comes before each write, and no write
+/// exceeds `PIPE_BUF`.
 #[derive(Debug)]
-pub struct TrapFd(File);
+pub struct TrapFd {
+    file: File,
+    /// It is a socket of this type, which takes or refuses each message without waiting.
+    socket: Option<SocketType>,
+}
 
-/// What a pipe that polls writable takes without waiting, pipe(7); a stream socket takes less at
-/// most, and is asked with the same size.
+/// What a pipe that polls writable takes without waiting, pipe(7).
 const PIPE_BUF: usize = 4096;
 
 impl TrapFd {
@@ -28,27 +33,43 @@ impl TrapFd {
     /// A usage error when it is not open.
     pub fn inherit(fd: i32) -> Result<TrapFd, Error> {
         match sys::duplicate(fd) {
-            Ok(duplicate) => Ok(TrapFd(duplicate.into())),
+            Ok(duplicate) => {
+                let socket = sockopt::socket_type(&duplicate).ok();
+                Ok(TrapFd { file: duplicate.into(), socket })
+            }
             Err(error) => Err(Error::Usage(format!("--trap-fd {fd}: {error}"))),
         }
+    }
+
+    /// Where answers to queries come from: the same socket, if it is a connected stream.
+    pub fn answers(&self) -> Option<OwnedFd> {
+        let connected = || rustix::net::getpeername(&self.file).is_ok();
+        if self.socket != Some(SocketType::STREAM) || !connected() {
+            return None;
+        }
+        self.file.try_clone().ok().map(OwnedFd::from)
     }
 }
 
 impl AsFd for TrapFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.file.as_fd()
     }
 }
 
 impl Write for &TrapFd {
     /// Writes what fits at once; `WouldBlock` where nothing does.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut fds = [PollFd::new(&self.0, PollFlags::OUT)];
+        if self.socket.is_some() {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            return Ok(rustix::net::send(&self.file, bytes, flags)?);
+        }
+        let mut fds = [PollFd::new(&self.file, PollFlags::OUT)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         if poll(&mut fds, Some(&now))? == 0 {
             return Err(ErrorKind::WouldBlock.into());
         }
-        (&self.0).write(&bytes[..bytes.len().min(PIPE_BUF)])
+        (&self.file).write(&bytes[..bytes.len().min(PIPE_BUF)])
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -3,7 +3,7 @@
 //! Everything that can fail or allocate happens before the new process exists; it only applies, see
 //! [`spawn::spawn`]. The order matters, and each constraint stands where it binds.
 
-use super::broker::{self, Broker, Config, Reporter};
+use super::broker::{self, Broker, Config, Queries, Reporter};
 use super::filter::{self, Options};
 use super::limits::Ceilings;
 use super::supervise::{Ending, Signals};
@@ -22,6 +22,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What to run, and under what.
 pub struct Job {
@@ -37,6 +38,9 @@ pub struct Job {
     pub inherit: Vec<i32>,
     /// Where denials stream to.
     pub traps: Option<TrapFd>,
+    /// How long a query waits for its answer; nothing is asked where that is no time at all, or where
+    /// `traps` is no connected stream socket.
+    pub query_timeout: Duration,
     /// How the denials are written to standard error at the end.
     pub style: Style,
     /// Not at all.
@@ -66,8 +70,19 @@ pub fn run(job: Job) -> Result<u8, Error> {
     if ceilings.in_cgroups() || !support.nested {
         cgroup::guard(&mut policy.rules, ceilings.in_cgroups());
     }
-    let plan = plan::plan(policy, Some(&temporary.0.path()), &host::HostView, support);
+    let mut plan = plan::plan(policy, Some(&temporary.0.path()), &host::HostView, support);
     refuse_shortfalls(&plan, &job.accept)?;
+    let queries = match &job.traps {
+        Some(traps) if plan.broker && !job.query_timeout.is_zero() => traps.answers(),
+        _ => None,
+    };
+    let queries = queries
+        .map(|socket| Queries::new(socket, job.query_timeout))
+        .transpose()
+        .map_err(|e| setup(Mechanism::Seccomp, "eventfd", e))?;
+    if queries.is_some() {
+        plan.answerable();
+    }
 
     // Root keeps the capabilities that work on files and processes of its own.
     let (_, permitted) =
@@ -82,7 +97,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
     };
     let reporter = Arc::new(Reporter::new(job.traps));
     let broker = if plan.broker {
-        let config = config(&plan, &inherited, permitted, Arc::clone(&reporter));
+        let config = config(&plan, &inherited, permitted, Arc::clone(&reporter), queries);
         let broker = Broker::new(config).map_err(|e| setup(Mechanism::Seccomp, "/proc", e))?;
         Some(Arc::new(broker))
     } else {
@@ -315,6 +330,7 @@ fn config(
     inherited: &[(plan::Grant, (u64, u64, Access))],
     permitted: u64,
     reporter: Arc<Reporter>,
+    queries: Option<Queries>,
 ) -> Config {
     let umask = rustix::process::umask(Mode::empty());
     rustix::process::umask(umask);
@@ -335,6 +351,7 @@ fn config(
         umask: umask.as_raw_mode(),
         capabilities: permitted & (KEEP | broker::ALWAYS),
         reporter,
+        queries,
     }
 }
 

@@ -218,6 +218,12 @@ pub fn plan(
 }
 
 impl Plan {
+    /// Lets the broker do what an answer to a query allows: its domain, which otherwise ends at the
+    /// roots of the policy, then bounds no more than device nodes and scopes.
+    pub fn answerable(&mut self) {
+        self.outer.grants = vec![grant("/", Writing::All)];
+    }
+
     /// For every line of the policy, who holds it; `daemons` are the sockets as good as the host.
     pub fn lines(&self, daemons: &Daemons) -> Vec<Line> {
         lines::lines(self, daemons)

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::glob::Glob;
+use super::glob::{Glob, Reach};
+use super::path::is_within;
 
 /// The file name that [`Origin`] gives to rules that no document states.
 pub const BUILT_IN: &str = "built-in";
@@ -111,4 +112,20 @@ pub struct Rule {
     pub text: String,
     /// Where the policy says so.
     pub origin: Origin,
+}
+
+impl Rule {
+    /// Whether this denial gives way to a grant of `granted` that was given when the run asked: it does
+    /// where it matches that path itself, and not only something below.
+    ///
+    /// The name of a link on the way to a denied path never does: with another link in its place, the
+    /// denial would be about something else.
+    pub fn yields_to(&self, granted: &[u8]) -> bool {
+        !self.always
+            && match &self.pattern {
+                Pattern::Subtree(path) => is_within(granted, path.as_bytes()),
+                Pattern::Name(_) => false,
+                Pattern::Glob(glob) => matches!(glob.reach(granted), Reach::Matched(_)),
+            }
+    }
 }

@@ -8,10 +8,12 @@
 //! - [`suggest`] works out the grant that would allow what was denied.
 //! - [`Sink`] streams records to a descriptor that may be slow or gone.
 //! - [`LimitReached`] is the record of a ceiling on the run.
+//! - [`parse_answer`] reads what comes back about a query.
 //! - [`Summary`] keeps distinct denials within a fixed amount of memory for the end of a run.
 //!
 //! `config/trap.schema.json` describes every record.
 
+mod answer;
 mod code;
 mod denial;
 pub mod errno;
@@ -24,6 +26,7 @@ mod text;
 
 use std::time::SystemTime;
 
+pub use answer::{Action, Lines, Scope, parse as parse_answer};
 pub use code::{Code, Mechanism};
 pub use denial::{Denial, Kind, Operation, Process, Reason, RuleRef};
 pub use grant::{Against, Grant, GrantValue, suggest, suggest_endpoint};

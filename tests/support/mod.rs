@@ -8,6 +8,7 @@
 #![allow(dead_code)] // each test binary uses its part
 
 pub mod attack;
+pub mod client;
 pub mod have;
 pub mod mutations;
 pub mod scripts;

@@ -59,7 +59,7 @@ impl Task<'_> {
     ) -> Result<Answer, Errno> {
         let path = object.named()?;
         if !object.is_anonymous() {
-            let verdict = self.broker.decide_change(path);
+            let verdict = self.decide_change(path);
             let rule = self.linked(&object, Access::Write)?;
             let refusal = match Refusal::of(&verdict, Access::Write, path, &requested) {
                 Some(refusal) => Some(refusal),

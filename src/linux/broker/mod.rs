@@ -7,6 +7,7 @@
 
 mod attributes;
 mod direct;
+mod grants;
 mod held;
 mod identity;
 mod internet;
@@ -16,6 +17,7 @@ mod network;
 mod open;
 mod pool;
 mod procfs;
+mod query;
 mod report;
 mod resolve;
 mod substitute;
@@ -27,6 +29,7 @@ use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Endpoints, Reason, Rule, Verdict};
 use held::Held;
 pub use pool::{serve, serve_announced};
+pub use query::Queries;
 pub use report::Reporter;
 use resolve::fd_name;
 use rustix::fs::{Mode, OFlags};
@@ -51,6 +54,8 @@ enum Answer {
     Created(OwnedFd, bool, direct::Made),
     /// It returns 0 or fails, and this descriptor takes the place of that number.
     Replaced { fd: OwnedFd, number: i32, cloexec: bool, result: Result<(), Errno> },
+    /// It waits: a query is out, and whoever answers it ends the call.
+    Asked,
 }
 
 impl From<Result<Answer, Errno>> for Answer {
@@ -92,6 +97,8 @@ pub struct Config {
     pub capabilities: u64,
     /// Where denials go.
     pub reporter: Arc<Reporter>,
+    /// Whom to ask before denying, if anybody.
+    pub queries: Option<Queries>,
 }
 
 /// The broker of one run.
@@ -133,6 +140,7 @@ pub struct Broker {
     moves: Mutex<()>,
     pool: pool::Pool,
     reporter: Arc<Reporter>,
+    queries: Option<Queries>,
 }
 
 impl Broker {
@@ -175,6 +183,7 @@ impl Broker {
             moves: Mutex::new(()),
             pool: pool::Pool::default(),
             reporter: config.reporter,
+            queries: config.queries,
         })
     }
 

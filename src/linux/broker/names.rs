@@ -38,7 +38,7 @@ impl Task<'_> {
 
     /// The refusal of writing the name, if it is refused.
     fn refused<'a>(&'a self, name: &'a Name) -> Option<Refusal<'a>> {
-        let verdict = self.broker.decide_change(&name.path);
+        let verdict = self.decide_change(&name.path);
         Refusal::of(&verdict, Access::Write, &name.path, &name.requested)
     }
 
@@ -218,8 +218,8 @@ impl Task<'_> {
         for access in [Access::Write, Access::Read] {
             let path = object.named()?;
             let verdict = match access {
-                Access::Read => self.broker.decide(access, path),
-                Access::Write => self.broker.decide_change(path),
+                Access::Read => self.decide(access, path),
+                Access::Write => self.decide_change(path),
             };
             if let Some(refusal) = Refusal::of(&verdict, access, path, requested) {
                 return Ok(Some(refusal));
@@ -321,6 +321,22 @@ impl Task<'_> {
             }
         }
         self.may_act()?;
+        let directory = [Some(moved), replaced]
+            .into_iter()
+            .flatten()
+            .any(|stat| file_type(&stat) == FileType::Directory);
+        let _moving = match &self.broker.queries {
+            Some(queries) if directory => match queries.grants.start_move(&from.path, &to.path) {
+                Some(moving) => Some(moving),
+                None => {
+                    let mut refusal =
+                        Refusal::new(Access::Write, &from.path, &from.requested, None);
+                    refusal.message = Some(SETTLED.to_owned());
+                    return Ok(self.refuse(refusal));
+                }
+            },
+            _ => None,
+        };
         self.forget(&from);
         self.forget(&to);
         Ok(rustix::fs::renameat_with(
@@ -335,18 +351,31 @@ impl Task<'_> {
 
     /// Refuses to move what stands at `from` to `to`, if either name, or a name below, is denied.
     fn refuse_move(&self, from: &Name, to: &Name, kind: FileType) -> Result<Option<Answer>, Errno> {
+        let (decider, endpoints) = (&self.broker.decider, &self.broker.endpoints);
+        let guard = if kind == FileType::Directory {
+            decider
+                .directory_move(&from.path, &to.path)
+                .or_else(|| endpoints.directory_move(&from.path, &to.path))
+        } else {
+            None
+        };
+        // An answer about the names would not help where what is below them would change.
+        let refuse = |mut refusal: Refusal<'_>| {
+            refusal.askable &= guard.is_none();
+            Ok(Some(self.refuse(refusal)))
+        };
         for name in [from, to] {
             if let Some(refusal) = self.refused(name) {
-                return Ok(Some(self.refuse(refusal)));
+                return refuse(refusal);
             }
         }
         // An unreadable object must not get a readable name. Nor the other way about: Landlock's rules
         // go with an object, and a readable one would stay so, with all that comes to be in it.
         for name in [from, to] {
-            let verdict = self.broker.decide(Access::Read, &name.path);
+            let verdict = self.decide(Access::Read, &name.path);
             if let Some(refusal) = Refusal::of(&verdict, Access::Read, &name.path, &name.requested)
             {
-                return Ok(Some(self.refuse(refusal)));
+                return refuse(refusal);
             }
         }
         if !self.broker.linked.is_empty() {
@@ -363,12 +392,10 @@ impl Task<'_> {
         {
             return Ok(Some(self.refuse(refusal)));
         }
-        let (decider, endpoints) = (&self.broker.decider, &self.broker.endpoints);
         let guard = match kind {
-            FileType::Directory => decider
-                .directory_move(&from.path, &to.path)
-                .or_else(|| endpoints.directory_move(&from.path, &to.path))
-                .map(|rule| (rule, "moving this directory would move what the rule is about")),
+            FileType::Directory => {
+                guard.map(|rule| (rule, "moving this directory would move what the rule is about"))
+            }
             FileType::Symlink => decider
                 .link_name(&to.path)
                 .map(|rule| (rule, "a link here would stand for what the rule denies")),
@@ -398,6 +425,8 @@ impl Task<'_> {
     }
 }
 
+/// Why a directory stays where it is while somebody is asked, or was.
+const SETTLED: &str = "an answer to a query is about something in this directory";
 /// Why something other than a directory is refused.
 pub const NEEDS_DIRECTORY: &str = "the rule is about what a directory of this name holds";
 

@@ -221,7 +221,7 @@ impl Task<'_> {
         let broker = self.broker;
         let path = object.named()?;
         for &access in request.wants() {
-            let verdict = broker.decide(access, path);
+            let verdict = self.decide(access, path);
             if let Some(refusal) = Refusal::of(&verdict, access, path, &request.path) {
                 return self.deny_open(request, &object, access, refusal);
             }
@@ -282,7 +282,14 @@ impl Task<'_> {
             return Ok(None);
         }
         let stat = rustix::fs::fstat(&object.fd)?;
-        Ok(self.broker.linked.get(&(stat.st_dev, stat.st_ino, access)))
+        let rule = self.broker.linked.get(&(stat.st_dev, stat.st_ino, access));
+        // Who allows this name has allowed the object.
+        let granted = || {
+            object
+                .named()
+                .is_ok_and(|path| self.is_granted(&self.broker.decide(access, path), access, path))
+        };
+        Ok(rule.filter(|rule| rule.always || !granted()))
     }
 
     /// Refuses an open, after the errors that the kernel finds before it looks at permissions.
@@ -326,7 +333,7 @@ impl Task<'_> {
     fn unnamed(&self, request: &Request) -> Result<Answer, Errno> {
         let follow = !request.flags.contains(OFlags::NOFOLLOW);
         let object = self.object(request.dirfd, &request.path, follow, request.resolve)?;
-        let verdict = self.broker.decide_change(&object.path);
+        let verdict = self.decide_change(&object.path);
         if let Some(mut refusal) = Refusal::of(&verdict, Access::Write, &object.path, &request.path)
         {
             refusal.flags = errno::open_flags(request.flags.bits());
@@ -408,14 +415,14 @@ impl Task<'_> {
     fn create_at(&self, request: &Request, spot: Spot) -> Result<Result<Answer, Spot>, Errno> {
         let broker = self.broker;
         let path = spot.path();
-        let verdict = broker.decide_change(&path);
+        let verdict = self.decide_change(&path);
         let shared_memory = broker.memory.may_create(&spot.dir_path, &verdict);
         let mut refusal = Refusal::of(&verdict, Access::Write, &path, &request.path);
         if shared_memory {
             refusal = None;
         }
         if refusal.is_none() && request.wants().contains(&Access::Read) {
-            let verdict = broker.decide(Access::Read, &path);
+            let verdict = self.decide(Access::Read, &path);
             refusal = Refusal::of(&verdict, Access::Read, &path, &request.path);
         }
         if refusal.is_none()
@@ -471,7 +478,7 @@ impl Task<'_> {
         self.still_waits()?;
         for _ in 0..=INTERPRETERS {
             let path = object.named()?;
-            let verdict = self.broker.decide(Access::Read, path);
+            let verdict = self.decide(Access::Read, path);
             let refusal = match Refusal::of(&verdict, Access::Read, path, &text) {
                 Some(refusal) => Some(refusal),
                 None => self

@@ -10,7 +10,6 @@ use super::task::Task;
 use super::{Answer, Broker, handle};
 use crate::linux::sys::{Errno, identity, seccomp, signals, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -27,14 +26,16 @@ const PATIENCE: u32 = 25;
 /// Most workers: as many calls may be held up at once.
 const MOST: usize = 128;
 /// A worker's own frames are small; the rest is on the heap.
-const STACK: usize = 128 * 1024;
+pub const STACK: usize = 128 * 1024;
 /// Makes the kernel run the call again after a signal handler, or return EINTR as the handler wants.
-const ERESTARTSYS: i32 = 512;
+pub const ERESTARTSYS: i32 = 512;
 
 /// The workers of one broker.
 #[derive(Default)]
 pub struct Pool {
     slots: Mutex<Vec<Arc<Slot>>>,
+    /// Threads that do calls over after an answer, and receive none.
+    helpers: Mutex<Vec<Arc<Slot>>>,
     /// Workers that wait for the other end of a FIFO.
     waiting: AtomicU64,
     /// Calls received, ever.
@@ -47,7 +48,7 @@ pub struct Pool {
 
 /// One worker, as the manager sees it.
 #[derive(Default)]
-struct Slot {
+pub struct Slot {
     /// Thread id of the worker; 0 before it runs.
     tid: AtomicI32,
     /// Counts up at the begin and at the end of each call: odd while in one.
@@ -94,6 +95,15 @@ impl Pool {
     fn slots(&self) -> MutexGuard<'_, Vec<Arc<Slot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Lets the manager look after a thread that only calls [`serve_one`].
+    pub fn add_helper(&self, slot: &Arc<Slot>) {
+        self.helpers().push(Arc::clone(slot));
+    }
+
+    fn helpers(&self) -> MutexGuard<'_, Vec<Arc<Slot>>> {
+        self.helpers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Serves the notifications of `listener` on a new thread, until no target is left.
@@ -112,6 +122,7 @@ fn serve_here(broker: &Arc<Broker>, listener: OwnedFd) {
     if broker.listener.set(listener).is_ok() {
         let slot = Arc::new(Slot::default());
         broker.pool.slots().push(Arc::clone(&slot));
+        super::query::start(broker);
         work(broker, &slot);
     }
 }
@@ -142,7 +153,8 @@ fn add_worker(broker: &Arc<Broker>) {
     }
 }
 
-fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
+/// Makes the calling thread fit to act for targets.
+pub fn prepare(broker: &Broker, slot: &Slot) {
     slot.tid.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Release);
     // A mask and a working directory of this thread's own, and no more capabilities than it needs.
     let ready = identity::own_file_context().is_ok()
@@ -151,6 +163,10 @@ fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
         // Nobody answers then, and the target waits: end the run rather than serve with other rights.
         std::process::abort();
     }
+}
+
+fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
+    prepare(broker, slot);
     while !slot.dismissed.load(Ordering::Acquire) {
         let call = match seccomp::receive(broker.listener()) {
             Ok(call) => call,
@@ -163,17 +179,22 @@ fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
             }
             Err(_) => break,
         };
-        slot.id.store(call.id(), Ordering::Release);
-        slot.target.store(call.tid(), Ordering::Release);
-        slot.phase.fetch_add(1, Ordering::AcqRel);
-        broker.pool.calls.fetch_add(1, Ordering::AcqRel);
-        if !broker.pool.watching.load(Ordering::Acquire) {
-            watch(broker);
-        }
-        serve_call(&Task { broker, call, nested: Cell::new(false) }, slot);
-        slot.phase.fetch_add(1, Ordering::AcqRel);
+        serve_one(broker, &Task::new(broker, call, Vec::new()), slot);
     }
     broker.pool.slots().retain(|other| !Arc::ptr_eq(other, slot));
+}
+
+/// Does one call, under the eyes of the manager.
+pub fn serve_one(broker: &Arc<Broker>, task: &Task<'_>, slot: &Slot) {
+    slot.id.store(task.call.id(), Ordering::Release);
+    slot.target.store(task.tid(), Ordering::Release);
+    slot.phase.fetch_add(1, Ordering::AcqRel);
+    broker.pool.calls.fetch_add(1, Ordering::AcqRel);
+    if !broker.pool.watching.load(Ordering::Acquire) {
+        watch(broker);
+    }
+    serve_call(task, slot);
+    slot.phase.fetch_add(1, Ordering::AcqRel);
 }
 
 /// Whether any task is left that could send a notification.
@@ -214,6 +235,7 @@ fn serve_call(task: &Task<'_>, slot: &Slot) {
                 Err(errno) => seccomp::answer_error(listener, id, errno.raw_os_error()),
             }
         }
+        Answer::Asked => Ok(()),
     };
 }
 
@@ -289,7 +311,10 @@ fn manage(broker: &Arc<Broker>) {
         thread::sleep(TICK);
         let slots: Vec<Arc<Slot>> = pool.slots().clone();
         let held_up: Vec<&Arc<Slot>> = slots.iter().filter(|slot| last.is_held_up(slot)).collect();
-        for slot in &held_up {
+        let helpers: Vec<Arc<Slot>> = pool.helpers().clone();
+        let mut waits = held_up.clone();
+        waits.extend(helpers.iter().filter(|slot| last.is_held_up(slot)));
+        for slot in &waits {
             release(broker, slot);
         }
         let free = slots.len() - held_up.len();
@@ -305,10 +330,13 @@ fn manage(broker: &Arc<Broker>) {
         }
         let calls = pool.calls.load(Ordering::Acquire);
         last.quiet =
-            if calls == last.calls && held_up.is_empty() && free <= 1 { last.quiet + 1 } else { 0 };
+            if calls == last.calls && waits.is_empty() && free <= 1 { last.quiet + 1 } else { 0 };
         last.calls = calls;
-        last.phases =
-            slots.iter().map(|s| (Arc::clone(s), s.phase.load(Ordering::Acquire))).collect();
+        last.phases = slots
+            .iter()
+            .chain(&helpers)
+            .map(|s| (Arc::clone(s), s.phase.load(Ordering::Acquire)))
+            .collect();
         if last.quiet > QUIET {
             last.quiet = 0;
             let mut guard = pool.slots();

@@ -6,7 +6,8 @@ use crate::cli::TrapFd;
 use crate::policy::endpoint::Line;
 use crate::policy::{Access, Pattern, Reason as PolicyReason, Rule, Verdict};
 use crate::trap::{
-    self, Against, Denial, Kind, Operation, Process, RuleRef, Sink, State, Style, Summary, errno,
+    self, Against, Denial, Kind, Operation, Process, RuleRef, Sent, Sink, State, Style, Summary,
+    errno,
 };
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -55,6 +56,37 @@ impl Reporter {
     pub fn stream(&self, line: &str) {
         if let Some(stream) = &self.stream {
             lock(stream).send(line);
+        }
+    }
+
+    /// Sends a query; its answer is to come with `id`.
+    pub fn query(&self, denial: &Denial, id: u64) -> Sent {
+        let line = denial.json_line(SystemTime::now(), State::Query, id);
+        self.stream.as_ref().map_or(Sent::Closed, |stream| lock(stream).send(&line))
+    }
+
+    /// Says that query `id` needs no answer any more, and why.
+    pub fn over(&self, denial: &Denial, id: u64, why: &str) {
+        let denial = Denial { message: Some(why.to_owned()), ..denial.clone() };
+        if let Some(stream) = &self.stream {
+            lock(stream).send(&denial.json_line(SystemTime::now(), State::Info, id));
+        }
+    }
+
+    /// Takes a denial into the summary alone: on the stream it was a query.
+    pub fn denied(&self, denial: &Denial) {
+        lock(&self.summary).record(denial, SystemTime::now());
+    }
+
+    /// Whether records wait for a slow reader of the stream.
+    pub fn is_pending(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| lock(stream).is_pending())
+    }
+
+    /// Writes what waits, as far as the reader takes it.
+    pub fn flush(&self) {
+        if let Some(stream) = &self.stream {
+            lock(stream).flush();
         }
     }
 
@@ -108,6 +140,9 @@ pub struct Refusal<'a> {
     pub reason: trap::Reason,
     /// What the reader needs beside.
     pub message: Option<String>,
+    /// An answer to a query could allow it: the policy denies this path, and nothing else stands
+    /// against the operation.
+    pub askable: bool,
 }
 
 impl<'a> Refusal<'a> {
@@ -129,6 +164,7 @@ impl<'a> Refusal<'a> {
             rule,
             reason: if rule.is_some() { trap::Reason::DenyMatch } else { trap::Reason::AllowMiss },
             message: None,
+            askable: false,
         }
     }
 
@@ -143,6 +179,7 @@ impl<'a> Refusal<'a> {
             Verdict::Allow(_) => None,
             Verdict::Deny { rule, reason } => {
                 let mut refusal = Refusal::new(access, path, requested, rule);
+                refusal.askable = rule.is_none_or(|rule| rule.yields_to(path));
                 refusal.reason = match reason {
                     PolicyReason::AllowMiss => trap::Reason::AllowMiss,
                     PolicyReason::DenyMatch => trap::Reason::DenyMatch,
@@ -168,19 +205,19 @@ fn lossy(bytes: &[u8]) -> String {
 }
 
 impl Task<'_> {
-    /// Writes the refusal down and answers `EACCES`.
+    /// The same as [`Task::refuse_with`], the error being `EACCES`.
     pub(super) fn refuse(&self, refusal: Refusal<'_>) -> Answer {
         self.refuse_with(refusal, Errno::ACCESS)
     }
 
-    /// Writes the refusal down and answers `error`.
+    /// Asks about the refusal, if that is possible, or else writes it down and answers `error`.
     pub(super) fn refuse_with(&self, refusal: Refusal<'_>, error: Errno) -> Answer {
         let path = lossy(refusal.path);
         let against = refusal.rule.map(|rule| Against {
             always: rule.always,
             names_it: matches!(&rule.pattern, Pattern::Subtree(p) | Pattern::Name(p) if p.as_bytes() == refusal.path),
         });
-        self.record(Denial {
+        let denial = Denial {
             kind: Kind::Filesystem,
             operation: refusal.operation,
             suggested_grant: trap::suggest(refusal.operation, &path, against),
@@ -194,7 +231,19 @@ impl Task<'_> {
             rule: refusal.rule.map(rule_ref),
             process: self.process(),
             message: refusal.message,
-        });
+        };
+        let access = match refusal.operation {
+            Operation::Read => Some(Access::Read),
+            Operation::Write => Some(Access::Write),
+            // Execute above all: only the kernel does that, and Landlock has not granted it.
+            _ => None,
+        };
+        if let Some(access) = access.filter(|_| refusal.askable)
+            && self.ask(access, refusal.path, error, &denial)
+        {
+            return Answer::Asked;
+        }
+        self.record(denial);
         Answer::Error(error)
     }
 

@@ -1,6 +1,7 @@
 //! The task that a notification came from: its memory, its directories, its identity.
 
 use super::Broker;
+use super::grants::Pass;
 use crate::linux::sys::{Errno, identity, memory, seccomp::Notification};
 use rustix::fs::{Mode, OFlags};
 use std::cell::{Cell, RefCell};
@@ -14,6 +15,8 @@ pub struct Task<'a> {
     pub call: Notification,
     /// The task may be in a Landlock domain that we do not know.
     pub nested: Cell<bool>,
+    /// What answers to queries allowed for this call.
+    pub passes: RefCell<Vec<Pass>>,
 }
 
 /// What `/proc/TID/status` says of a task, see proc_pid_status(5).
@@ -54,7 +57,12 @@ thread_local! {
     static DISGUISED: Cell<bool> = const { Cell::new(false) };
 }
 
-impl Task<'_> {
+impl<'a> Task<'a> {
+    /// The call, which was allowed `passes` before, if it is done over.
+    pub fn new(broker: &'a Broker, call: Notification, passes: Vec<Pass>) -> Task<'a> {
+        Task { broker, call, nested: Cell::new(false), passes: RefCell::new(passes) }
+    }
+
     /// Thread id.
     pub fn tid(&self) -> i32 {
         self.call.tid()

@@ -146,7 +146,7 @@ impl Task<'_> {
                     return Err(Errno::ADDRINUSE);
                 };
                 let full = spot.path();
-                let verdict = broker.decide_change(&full);
+                let verdict = self.decide_change(&full);
                 let refusal = Refusal::of(&verdict, Access::Write, &full, path).or_else(|| {
                     let rule = broker.decider.directory_name(&full)?;
                     Some(Refusal::new(Access::Write, &full, path, Some(rule)))
