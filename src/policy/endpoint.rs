@@ -168,7 +168,7 @@ impl Endpoints {
                 let (origin, value) = (&known.origin, Value::Port(known.value));
                 Passage::Open(Some(Line { origin, value }))
             }
-            _ => Passage::Closed(Closed::Loopback, local),
+            _ => Passage::Closed(Closed::Loopback, local.or_else(|| self.network_line())),
         }
     }
 
@@ -301,6 +301,7 @@ mod tests {
             ("{}", Use::Connect, "127.0.0.1", 80, "!- Loopback"),
             ("{}", Use::Connect, "1.2.3.4", 80, "!- Network"),
             (r#"{"allowNetwork": false}"#, Use::Bind, "1.2.3.4", 1, "!allowNetwork Network"),
+            (r#"{"allowNetwork": false}"#, Use::Connect, "::1", 1, "!allowNetwork Loopback"),
             (r#"{"allowNetwork": true}"#, Use::Bind, "1.2.3.4", 1, "allowNetwork"),
             (local, Use::Connect, "127.9.9.9", 80, "allowLocalBinding"),
             (local, Use::Connect, "::ffff:127.0.0.1", 80, "allowLocalBinding"),
