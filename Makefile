@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 PREFIX ?= /usr/local
 DESTDIR ?=
+SECONDS_EACH ?= 60
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Asked for once, and only by who needs it: it may install the target.
 TRIPLE = $(eval TRIPLE := $(shell tools/target.sh))$(TRIPLE)
@@ -13,7 +14,7 @@ OUT = $(TARGET)/$(TRIPLE)/release
 BIN = $(OUT)/landstrip
 SHARE := $(TARGET)/share
 
-.PHONY: help run build check test bench man schema install
+.PHONY: help run build check test fuzz bench man schema install
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -38,6 +39,10 @@ check: ## Check format, lints, documentation, licences and sources
 test: ## Set up, and run every test (as root: again as an ordinary user)
 	@tools/deps.sh $(TEST_PACKAGES)
 	@tools/test.sh
+
+fuzz: ## Run each fuzz target for a minute (SECONDS_EACH)
+	@tools/deps.sh $(BUILD_PACKAGES)
+	LANDSTRIP_FUZZ_SECONDS=$(SECONDS_EACH) cargo test --locked --test fuzz -- --nocapture
 
 bench: build ## Compare speed with no sandbox and with bubblewrap
 	@tools/deps.sh $(BENCH_PACKAGES)

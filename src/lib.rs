@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod cli;
+pub mod learn;
 #[cfg(target_os = "linux")]
 pub mod linux;
 pub mod lower;

@@ -24,6 +24,8 @@ when it could not be executed; 1 for any other failure; 2 for a command line tha
 pub enum Command {
     /// Run a program under a policy
     Run(RunArgs),
+    /// Run a program with only secrets denied, and write the policy that it needs
+    Learn(LearnArgs),
     /// Look into policies
     #[command(subcommand, arg_required_else_help = false)]
     Policy(PolicyCommand),
@@ -126,6 +128,31 @@ pub struct RunArgs {
 
     /// Program to run, and its arguments
     #[arg(last = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+/// `learn`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct LearnArgs {
+    /// The policies to start from: what they allow is not learned, what they deny stays denied.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+
+    /// Where to write the policy: JSON, or YAML with a comment for each entry where the name ends in
+    /// `.yaml` or `.yml`; `-` is standard output
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// Replace FILE if it exists
+    #[arg(long)]
+    pub force: bool,
+
+    /// Shortfalls to accept, by name
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = crate::plan::ACCEPTABLE)]
+    pub accept: Vec<String>,
+
+    /// Program to run, and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
 }
 

@@ -73,7 +73,7 @@ fn source(path: &OsStr, format: Option<PolicyFormat>) -> Result<Source, Error> {
 }
 
 /// The format that a file's name promises.
-fn format_of(path: &Path) -> Format {
+pub fn format_of(path: &Path) -> Format {
     match path.extension().and_then(OsStr::to_str) {
         Some("yaml" | "yml") => Format::Yaml,
         _ => Format::Json,

@@ -8,6 +8,7 @@ pub mod args;
 mod bundle;
 mod doctor;
 pub(crate) mod error;
+mod learn;
 mod load;
 mod manual;
 pub mod output;
@@ -113,6 +114,7 @@ fn finish_parse(error: &clap::Error, line: &[OsString]) -> u8 {
 fn dispatch(args: Args, line: &[OsString]) -> u8 {
     finish(match args.command {
         Command::Run(args) => return run(&args),
+        Command::Learn(args) => learn::learn(&args),
         Command::Policy(command) => policy::policy(&command),
         Command::Spec(args) => spec::spec(&args),
         Command::Why(args) => why::why(&args),

@@ -117,7 +117,26 @@ pub fn resolved(
     tool: Option<&OsStr>,
     view: &dyn FsView,
 ) -> Result<ResolvedPolicy, Error> {
-    let sources = load(args)?;
+    resolved_with(args, &[], tool, view)
+}
+
+/// The same, with the policies `more`, which come with the program, merged after them.
+///
+/// # Errors
+///
+/// As [`resolved`].
+pub fn resolved_with(
+    args: &PolicyArgs,
+    more: &[(&str, &str)],
+    tool: Option<&OsStr>,
+    view: &dyn FsView,
+) -> Result<ResolvedPolicy, Error> {
+    let mut sources = load(args)?;
+    sources.extend(more.iter().map(|(name, text)| Source {
+        name: (*name).to_owned(),
+        bytes: text.as_bytes().to_vec(),
+        format: policy::Format::Json,
+    }));
     let cwd = start_directory(args)?;
     let environment = Environment::own();
     let place = Place { cwd: &cwd, home: environment.home.as_deref(), view };

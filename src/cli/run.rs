@@ -41,6 +41,7 @@ mod linux {
             query_timeout: Duration::from_secs(args.query_timeout.into()),
             style: stderr_style(),
             quiet: args.quiet,
+            learn: None,
         })
     }
 

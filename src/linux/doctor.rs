@@ -280,6 +280,7 @@ fn answers_a_notification() -> Trial {
         network: true,
         unix_sockets: true,
         identity: true,
+        learn: false,
     });
     let before = umask(0o77);
     let target = Child::start(|| match install_and_send(&program, theirs.as_fd()) {

@@ -3,7 +3,7 @@
 //! Everything that can fail or allocate happens before the new process exists; it only applies, see
 //! [`spawn::spawn`]. The order matters, and each constraint stands where it binds.
 
-use super::broker::{self, Broker, Config, Queries, Reporter};
+use super::broker::{self, Broker, Config, Learner, Queries, Reporter};
 use super::filter::{self, Options};
 use super::limits::Ceilings;
 use super::supervise::{Ending, Signals};
@@ -13,15 +13,16 @@ use super::tmpdir::TemporaryDirectory;
 use super::{cgroup, host, landlock};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
+use crate::learn::Notes;
 use crate::plan::{self, HostSupport, Plan, SCOPED_ABI, Writing};
-use crate::policy::{Access, Effect, Endpoints, Origin, Pattern, ResolvedPolicy, Rule};
+use crate::policy::{Access, Decider, Effect, Endpoints, Origin, Pattern, ResolvedPolicy, Rule};
 use crate::trap::{Code, Mechanism, Style, errno};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What to run, and under what.
@@ -45,6 +46,17 @@ pub struct Job {
     pub style: Style,
     /// Not at all.
     pub quiet: bool,
+    /// What to learn from the run, if anything.
+    pub learn: Option<Learning>,
+}
+
+/// How a run is learned from. Its policy then has to let everything be written, see
+/// [`OPEN`](crate::learn::OPEN).
+pub struct Learning {
+    /// The policy that allows what needs no learning.
+    pub base: ResolvedPolicy,
+    /// Where the rest is written down.
+    pub notes: Arc<Mutex<Notes>>,
 }
 
 /// Capabilities that root keeps, as bits: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID,
@@ -83,6 +95,9 @@ pub fn run(job: Job) -> Result<u8, Error> {
     if queries.is_some() {
         plan.answerable();
     }
+    let learn = job.learn.is_some();
+    let learner = job.learn.map(|learning| learner(learning, &mut plan, &temporary.0.path()));
+    let learner = learner.transpose()?;
 
     // Root keeps the capabilities that work on files and processes of its own.
     let (_, permitted) =
@@ -97,7 +112,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
     };
     let reporter = Arc::new(Reporter::new(job.traps));
     let broker = if plan.broker {
-        let config = config(&plan, &inherited, permitted, Arc::clone(&reporter), queries);
+        let config = config(&plan, &inherited, permitted, Arc::clone(&reporter), queries, learner);
         let broker = Broker::new(config).map_err(|e| setup(Mechanism::Seccomp, "/proc", e))?;
         Some(Arc::new(broker))
     } else {
@@ -112,6 +127,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
         network: plan.network,
         unix_sockets: plan.unix_sockets,
         identity: keep != 0,
+        learn,
     });
     let program = Launch {
         path: &c_string(path.as_bytes())?,
@@ -167,6 +183,19 @@ pub fn run(job: Job) -> Result<u8, Error> {
     reporter.finish(&mut out, job.style);
     drop((temporary, ceilings));
     result.map(|end| end.code)
+}
+
+/// Who learns from a run with this plan. The kernel is relied upon for nothing then: what it decides
+/// by itself, nobody hears of.
+fn learner(learning: Learning, plan: &mut Plan, temporary: &str) -> Result<Learner, Failure> {
+    if !plan.broker {
+        let message =
+            "nothing can be learned inside another sandbox, which hears of each call first";
+        return Err(Failure::new(Code::SandboxSetupFailed, message));
+    }
+    plan.kernel_write.clear();
+    let base = plan::with_temporary(learning.base, temporary);
+    Ok(Learner::new(Decider::new(&base), learning.notes))
 }
 
 /// Why there is no program, or nobody to serve it.
@@ -331,6 +360,7 @@ fn config(
     permitted: u64,
     reporter: Arc<Reporter>,
     queries: Option<Queries>,
+    learner: Option<Learner>,
 ) -> Config {
     let umask = rustix::process::umask(Mode::empty());
     rustix::process::umask(umask);
@@ -352,6 +382,7 @@ fn config(
         capabilities: permitted & (KEEP | broker::ALWAYS),
         reporter,
         queries,
+        learner,
     }
 }
 

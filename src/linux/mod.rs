@@ -7,6 +7,7 @@ pub mod cgroup;
 pub mod doctor;
 mod filter;
 pub mod host;
+pub mod how;
 mod landlock;
 pub mod launch;
 mod limits;

@@ -135,15 +135,7 @@ pub fn plan(
     host: HostSupport,
 ) -> Plan {
     if let Some(path) = temporary {
-        let rule = |access| Rule {
-            access,
-            effect: Effect::Allow,
-            always: false,
-            pattern: Pattern::Subtree(path.to_owned()),
-            text: "the run's temporary directory".to_owned(),
-            origin: Origin::built_in(TEMPORARY),
-        };
-        policy.rules.extend([rule(Access::Write), rule(Access::Read)]);
+        policy = with_temporary(policy, path);
     }
     let decider = Decider::new(&policy);
     let reads = policy.restricts_reading();
@@ -215,6 +207,20 @@ pub fn plan(
         shortfalls,
         host,
     }
+}
+
+/// Adds that the run may use its private temporary directory, `path`.
+pub fn with_temporary(mut policy: ResolvedPolicy, path: &str) -> ResolvedPolicy {
+    let rule = |access| Rule {
+        access,
+        effect: Effect::Allow,
+        always: false,
+        pattern: Pattern::Subtree(path.to_owned()),
+        text: "the run's temporary directory".to_owned(),
+        origin: Origin::built_in(TEMPORARY),
+    };
+    policy.rules.extend([rule(Access::Write), rule(Access::Read)]);
+    policy
 }
 
 impl Plan {

@@ -217,15 +217,17 @@ impl Map {
 pub(crate) fn yaml(text: &str) -> Result<Node, Problem> {
     let mut builder = Builder::default();
     let mut documents = 0;
+    // What is missing at the end is said to stand after a line break that is not there.
+    let last = last_line(text);
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
             let mut message = error.info().to_owned();
             if message.contains("anchor") {
                 message.push_str("; a value that starts with `*` or `&` must be quoted");
             }
-            (Some(error.marker().line() as u32), message)
+            (Some((error.marker().line() as u32).min(last)), message)
         })?;
-        let line = span.start.line() as u32;
+        let line = (span.start.line() as u32).min(last);
         match event {
             Event::DocumentStart(_) => {
                 documents += 1;
@@ -255,6 +257,15 @@ pub(crate) fn yaml(text: &str) -> Result<Node, Problem> {
         }
     }
     builder.done.ok_or_else(|| (None, "the document is empty".to_owned()))
+}
+
+/// The number of the last line. A break is a line feed, a carriage return, or both, YAML 1.2 5.4.
+fn last_line(text: &str) -> u32 {
+    let bytes = text.as_bytes();
+    let breaks = (0..bytes.len()).filter(|&at| {
+        bytes[at] == b'\n' || (bytes[at] == b'\r' && bytes.get(at + 1) != Some(&b'\n'))
+    });
+    breaks.count() as u32 + 1
 }
 
 /// The line a scalar starts in. The parser gives that of a block's first line with content; the

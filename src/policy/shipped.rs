@@ -38,6 +38,18 @@ pub const ALL: &[Shipped] = &[
     },
 ];
 
+/// Entries of a list of strings in the section `filesystem` of a shipped policy.
+///
+/// # Panics
+///
+/// Where there is no such policy or list: a test asks for all that are used.
+pub(crate) fn list(name: &str, key: &str) -> Vec<String> {
+    let text = find(name).expect("a shipped policy").text;
+    let document: serde_json::Value = serde_json::from_str(text).expect("JSON");
+    let list = document["filesystem"][key].as_array().expect("a list");
+    list.iter().filter_map(|entry| entry.as_str()).map(str::to_owned).collect()
+}
+
 /// The shipped policy of this name, which starts with `@`.
 pub fn find(name: &str) -> Option<&'static Shipped> {
     ALL.iter().find(|shipped| shipped.name == name)

@@ -3,6 +3,7 @@
 mod addresses;
 mod arbitrary;
 mod globs;
+mod learned;
 
 use arbitrary::{
     BOTH, cases, document, filesystem, glob, is_within, name, parsed, path, place, probes,

@@ -67,6 +67,13 @@ fn present(name: &str) -> bool {
         "mptcp" => works(&["socket AF_INET SOCK_STREAM IPPROTO_MPTCP"]),
         "udplite" => works(&["socket AF_INET SOCK_DGRAM IPPROTO_UDPLITE"]),
         "ipv6" => std::net::TcpListener::bind("[::1]:0").is_ok(),
+        // The one that runs the tests, which may be another user's.
+        "cargo" => std::env::var_os("CARGO").is_some_and(|cargo| {
+            std::process::Command::new(cargo)
+                .arg("--version")
+                .output()
+                .is_ok_and(|o| o.status.success())
+        }),
         name if name.starts_with('/') => std::path::Path::new(name).exists(),
         name if name.starts_with("cgroup:") => cgroup(&name[7..]),
         name if name.starts_with("cmd:") => command(&name[4..]),

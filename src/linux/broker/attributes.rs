@@ -270,7 +270,8 @@ impl Task<'_> {
         size: u64,
         flags: u32,
     ) -> Result<Answer, Errno> {
-        if flags & !XattrFlags::all().bits() != 0 {
+        // `all()` would be every bit: the crate lets unknown ones through.
+        if flags & !(XattrFlags::CREATE | XattrFlags::REPLACE).bits() != 0 {
             return Err(Errno::INVAL);
         }
         let size = usize::try_from(size).ok().filter(|&size| size <= XATTR_SIZE_MAX);

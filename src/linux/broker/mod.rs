@@ -12,6 +12,7 @@ mod held;
 mod identity;
 mod internet;
 mod ipc;
+mod learn;
 mod names;
 mod network;
 mod open;
@@ -28,6 +29,7 @@ mod unix;
 use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Endpoints, Reason, Rule, Verdict};
 use held::Held;
+pub use learn::Learner;
 pub use pool::{serve, serve_announced};
 pub use query::Queries;
 pub use report::Reporter;
@@ -99,6 +101,8 @@ pub struct Config {
     pub reporter: Arc<Reporter>,
     /// Whom to ask before denying, if anybody.
     pub queries: Option<Queries>,
+    /// Who learns from the run, if anybody.
+    pub learner: Option<Learner>,
 }
 
 /// The broker of one run.
@@ -141,6 +145,7 @@ pub struct Broker {
     pool: pool::Pool,
     reporter: Arc<Reporter>,
     queries: Option<Queries>,
+    learner: Option<Learner>,
 }
 
 impl Broker {
@@ -184,6 +189,7 @@ impl Broker {
             pool: pool::Pool::default(),
             reporter: config.reporter,
             queries: config.queries,
+            learner: config.learner,
         })
     }
 
@@ -248,6 +254,9 @@ impl Broker {
     /// The verdict on changing a name or an attribute: the built-in devices are there to be opened,
     /// and for nothing else.
     fn decide_change(&self, path: &[u8]) -> Verdict<'_> {
+        if let Some(learner) = &self.learner {
+            learner.expect(path);
+        }
         match self.decider.decide(Access::Write, path) {
             Verdict::Allow(Some(rule))
                 if rule.origin.is_built_in() && rule.origin.key != crate::plan::TEMPORARY =>
@@ -262,12 +271,25 @@ impl Broker {
         if access == Access::Read && !self.reads {
             return Verdict::Allow(None);
         }
+        if let (Some(learner), Access::Write) = (&self.learner, access) {
+            learner.expect(path);
+        }
         self.decider.decide(access, path)
     }
 }
 
-/// Answers one call. Every notified number has its line here.
+/// Answers one call, and has it written down where somebody learns from the run.
 fn handle(task: &Task<'_>) -> Answer {
+    let Some(learner) = &task.broker.learner else {
+        return dispatch(task);
+    };
+    let answer = learner.socket_call(task).unwrap_or_else(|| dispatch(task));
+    learner.settle(task, &answer);
+    answer
+}
+
+/// Every notified number has its line here.
+fn dispatch(task: &Task<'_>) -> Answer {
     use libc as c;
     let number = task.call.nr();
     #[cfg(target_arch = "x86_64")]

@@ -7,6 +7,7 @@ use super::resolve::{Last, Object, Spot, file_type, goes_up, normalize};
 use super::task::Task;
 use super::text::is_name;
 use super::{Answer, Errno};
+use crate::linux::how;
 use crate::linux::sys::memory;
 use crate::policy::Access;
 use crate::trap::{Operation, errno};
@@ -89,13 +90,13 @@ impl Task<'_> {
         })
     }
 
-    /// openat2(2), whose flags are in memory: `struct open_how { u64 flags, mode, resolve; }`.
+    /// openat2(2), whose flags are in memory.
     pub(super) fn openat2(&self) -> Result<Answer, Errno> {
         if self.nested.get() {
             // Never continued, since its flags are in memory. Callers go back to openat(2).
             return Err(Errno::NOSYS);
         }
-        const SIZE: u64 = 24;
+        const SIZE: u64 = how::SIZE as u64;
         let (address, size) = (self.call.arg(2), self.call.arg(3));
         if size < SIZE {
             return Err(Errno::INVAL);
@@ -111,25 +112,13 @@ impl Task<'_> {
                 return Err(Errno::TOOBIG);
             }
         }
-        let how: [u8; SIZE as usize] = memory::read_array(self.tid(), address)?;
-        let word = |at: usize| u64::from_ne_bytes(how[at..at + 8].try_into().expect("eight bytes"));
-        let (flags, mode, resolve) = (word(0), word(8), word(16));
-        let creates = flags & (libc::O_CREAT as u64 | u64::from(TMPFILE.bits())) != 0;
-        if flags > u64::from(u32::MAX)
-            || flags & !VALID_FLAGS != 0
-            || mode & !0o7777 != 0
-            || (mode != 0 && !creates)
-            || (flags & libc::O_PATH as u64 != 0 && flags & !PLACE_FLAGS != 0)
-            || resolve & !ResolveFlags::all().bits() != 0
-        {
-            return Err(Errno::INVAL);
-        }
+        let how = how::decode(&memory::read_array(self.tid(), address)?)?;
         self.perform(&Request {
             dirfd: self.int(0),
             path: self.path(1)?,
-            flags: OFlags::from_bits_retain(flags as u32),
-            mode: mode as u32,
-            resolve: ResolveFlags::from_bits_retain(resolve),
+            flags: how.flags,
+            mode: how.mode,
+            resolve: how.resolve,
             in_registers: false,
         })
     }
@@ -524,36 +513,6 @@ impl Task<'_> {
 
 /// The access mode's bits; `O_ACCMODE` is another value in musl.
 const ACCESS_MODE: u32 = 3;
-
-/// Flags that openat2(2) knows; others are an error there, unlike in open(2).
-const VALID_FLAGS: u64 = (ACCESS_MODE as i32
-    | libc::O_CREAT
-    | libc::O_EXCL
-    | libc::O_NOCTTY
-    | libc::O_TRUNC
-    | libc::O_APPEND
-    | libc::O_NONBLOCK
-    | libc::O_SYNC
-    | libc::O_DSYNC
-    | libc::O_ASYNC
-    | libc::O_DIRECT
-    | LARGEFILE
-    | libc::O_DIRECTORY
-    | libc::O_NOFOLLOW
-    | libc::O_NOATIME
-    | libc::O_CLOEXEC
-    | libc::O_PATH
-    | libc::O_TMPFILE) as u64;
-
-/// Flags of openat2(2) that go with `O_PATH`.
-const PLACE_FLAGS: u64 =
-    (libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC) as u64;
-
-/// `O_LARGEFILE`, which glibc defines as 0 on 64-bit targets.
-#[cfg(target_arch = "x86_64")]
-const LARGEFILE: i32 = 0o100_000;
-#[cfg(not(target_arch = "x86_64"))]
-const LARGEFILE: i32 = 0o400_000;
 
 /// The text `link` as it reads from where `path` stands.
 fn beside(path: &[u8], link: &[u8]) -> Vec<u8> {

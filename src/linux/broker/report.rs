@@ -306,10 +306,13 @@ impl Task<'_> {
     }
 
     fn record(&self, denial: Denial) {
+        if let Some(learner) = &self.broker.learner {
+            learner.denied(&denial);
+        }
         self.broker.reporter.record(&denial);
     }
 
-    fn process(&self) -> Process {
+    pub(super) fn process(&self) -> Process {
         let link = |name| {
             let link = format!("{}/{name}", self.tid());
             let text = rustix::fs::readlinkat(&self.broker.proc, link, Vec::new());

@@ -39,6 +39,11 @@ impl Bound {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len() >= LIMIT
     }
 
+    /// Whether the run bound the abstract `name`, with its leading NUL.
+    pub fn owns_abstract(&self, name: &[u8]) -> bool {
+        self.contains(&Name::Abstract(name.to_vec()))
+    }
+
     /// Whether the run bound the socket `name` in `directory`, or the object itself where it is empty.
     pub fn owns(&self, directory: impl AsFd, name: &[u8]) -> Result<bool, Errno> {
         Ok(self.contains(&inode(directory, name)?))

@@ -27,6 +27,8 @@ pub struct Options {
     pub unix_sockets: bool,
     /// The target may change its user, groups or capabilities, which the broker then must follow.
     pub identity: bool,
+    /// What sockets are used for is notified although it is allowed, to be learned from.
+    pub learn: bool,
 }
 
 /// `SECCOMP_RET_*` actions.

@@ -121,6 +121,16 @@ fn sockets(options: Options, list: &mut Vec<Decision>) {
             list.push(Decision { nr, cases, otherwise: Action::Allow });
         }
     }
+    if options.learn && !options.network {
+        always(list, &[libc::SYS_sendmsg, libc::SYS_sendmmsg], Action::Notify);
+        // Without an address the socket is connected.
+        let cases = vec![(Test::NoBits(4, u32::MAX), Action::Allow)];
+        list.push(Decision { nr: libc::SYS_sendto, cases, otherwise: Action::Notify });
+    }
+    if options.learn && !options.unix_sockets {
+        let cases = vec![(Test::In(1, TYPE, STREAM | SEQPACKET), Action::Allow)];
+        list.push(Decision { nr: libc::SYS_socketpair, cases, otherwise: Action::Notify });
+    }
     if options.network {
         socket_options(list);
     }
@@ -183,7 +193,7 @@ fn socket_cases(options: Options, refused: Action) -> Vec<(Test, Action)> {
     } else {
         cases.push((Test::In(0, u32::MAX, internet | netlink), Action::Allow));
     }
-    if !options.unix_sockets {
+    if !options.unix_sockets && !options.learn {
         cases.push((Test::In(0, u32::MAX, unix), Action::Allow));
     }
     cases.push((Test::In(1, TYPE, STREAM), Action::Allow));

@@ -44,12 +44,13 @@ fn run(program: &[Instruction], arch: u32, nr: u32, args: [u64; 6]) -> u32 {
 }
 
 fn all_options() -> impl Iterator<Item = Options> {
-    (0..32u32).map(|bits| Options {
+    (0..64u32).map(|bits| Options {
         broker: bits & 1 != 0,
         reads: bits & 2 != 0,
         network: bits & 4 != 0,
         unix_sockets: bits & 8 != 0,
         identity: bits & 16 != 0,
+        learn: bits & 32 != 0,
     })
 }
 
@@ -91,7 +92,8 @@ fn sockets_are_decided_by_family_type_and_protocol() {
     let notify = libc::SECCOMP_RET_USER_NOTIF;
     let allow = libc::SECCOMP_RET_ALLOW;
     let options = |network, unix_sockets| {
-        build(Options { broker: true, reads: false, network, unix_sockets, identity: false })
+        let (broker, reads, identity, learn) = (true, false, false, false);
+        build(Options { broker, reads, network, unix_sockets, identity, learn })
     };
     let (fenced, unix_only, open) =
         (options(true, true), options(false, true), options(false, false));

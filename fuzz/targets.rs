@@ -1,0 +1,151 @@
+//! What is fuzzed: each function takes any bytes, and panics where a promise is broken. cargo-fuzz
+//! drives them, and so does `tests/fuzz.rs`.
+
+use landstrip::learn::{Endpoint, Socket};
+use landstrip::linux::how;
+use landstrip::policy::{
+    Access, Daemons, Decider, Format, Glob, MemoryTree, Place, glob, merge, parse, resolve, shipped,
+};
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+
+/// A target by name, and where in the repository its seeds are.
+pub type Target = (&'static str, fn(&[u8]), &'static str);
+
+/// Every target.
+pub const ALL: &[Target] = &[
+    ("documents", documents, "tests/fixtures/policy"),
+    ("globs", globs, "fuzz/corpus/globs"),
+    ("addresses", addresses, "fuzz/corpus/addresses"),
+    ("open_how", open_how, "fuzz/corpus/open_how"),
+];
+
+/// A policy: it is refused with its place, or means something; and what the parser accepts, the schema
+/// accepts.
+pub fn documents(data: &[u8]) {
+    static SCHEMA: OnceLock<jsonschema::Validator> = OnceLock::new();
+    for format in [Format::Json, Format::Yaml] {
+        let document = match parse("policy", data, format) {
+            Err(error) => {
+                let lines = data.iter().filter(|&&byte| byte == b'\n' || byte == b'\r').count() + 1;
+                assert!(!error.message.is_empty() && error.message.len() < 20_000, "{error}");
+                assert!(
+                    error.line.is_none_or(|line| (1..=lines as u32).contains(&line)),
+                    "{error}"
+                );
+                continue;
+            }
+            Ok(document) => document,
+        };
+        if format == Format::Json {
+            let text = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data);
+            let value = serde_json::from_slice(text).expect("what we take for JSON is JSON");
+            let schema = SCHEMA.get_or_init(|| {
+                let schema = serde_json::from_str(shipped::SCHEMA).expect("JSON");
+                jsonschema::validator_for(&schema).expect("a schema")
+            });
+            assert!(schema.is_valid(&value), "the schema refuses what the parser accepts");
+        }
+        let tree = MemoryTree::new();
+        let place = Place { cwd: "/w", home: Some("/home/u"), view: &tree };
+        if let Ok(policy) = resolve(&merge(vec![document]), &place) {
+            let decider = Decider::new(&policy);
+            for path in [&b"/"[..], b"/w/a/b", b"/home/u/.ssh", b"/\xff", b"relative", b""] {
+                for access in [Access::Read, Access::Write] {
+                    decider.decide(access, path);
+                }
+                decider.directory_move(path, b"/w/b");
+            }
+        }
+    }
+}
+
+/// A pattern, a line feed, a path: what matches covers what is below it, and without classes and braces
+/// the matcher agrees with a naive one.
+pub fn globs(data: &[u8]) {
+    let mut parts = data.splitn(2, |&byte| byte == b'\n');
+    let (Some(pattern), Some(path)) = (parts.next(), parts.next()) else { return };
+    let (Ok(pattern), Ok(path)) = (std::str::from_utf8(pattern), std::str::from_utf8(path)) else {
+        return;
+    };
+    let Ok(patterns) = glob::expand(pattern) else { return };
+    let names: Vec<&str> =
+        path.split('/').filter(|name| !matches!(*name, "" | "." | "..")).collect();
+    let path = format!("/top/{}", names.join("/"));
+    for pattern in patterns {
+        let Ok(glob) = Glob::new("/top", &pattern) else { continue };
+        let matched = glob.matches(path.as_bytes());
+        if matched && !names.is_empty() {
+            assert!(glob.matches(format!("{path}/below").as_bytes()), "{pattern:?} {path:?}");
+        }
+        let plain = !pattern.contains(['[', ']', '{', '}', '\\']) && !path.contains('\0');
+        if plain && pattern.len() < 24 && path.len() < 40 && !names.is_empty() {
+            let parts: Vec<&str> =
+                pattern.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+            let naive = (1..=names.len()).any(|end| naive_path(&parts, &names[..end]));
+            assert_eq!(matched, naive, "{pattern:?} {path:?}");
+        }
+    }
+}
+
+fn naive_path(pattern: &[&str], path: &[&str]) -> bool {
+    match (pattern, path) {
+        ([], []) => true,
+        (["**"], rest) => !rest.is_empty(),
+        (["**", after @ ..], rest) => (0..=rest.len()).any(|skip| naive_path(after, &rest[skip..])),
+        ([part, after @ ..], [name, rest @ ..]) => {
+            let (part, name): (Vec<_>, Vec<_>) = (part.chars().collect(), name.chars().collect());
+            naive_name(&part, &name) && naive_path(after, rest)
+        }
+        _ => false,
+    }
+}
+
+fn naive_name(pattern: &[char], name: &[char]) -> bool {
+    match (pattern, name) {
+        ([], []) => true,
+        (['*', after @ ..], rest) => (0..=rest.len()).any(|skip| naive_name(after, &rest[skip..])),
+        (['?', after @ ..], [_, rest @ ..]) => naive_name(after, rest),
+        ([p, after @ ..], [c, rest @ ..]) => p == c && naive_name(after, rest),
+        _ => false,
+    }
+}
+
+/// A socket address: an internet address is what std makes of the same bytes, and only loopback and
+/// the address that stands for all count as this host's.
+pub fn addresses(data: &[u8]) {
+    let endpoint = Endpoint::decode(data);
+    let text = endpoint.to_string();
+    if let Endpoint::Internet(address) = &endpoint {
+        assert_eq!(text.parse::<SocketAddr>().ok(), Some(*address), "{data:?}");
+        let (port, octets) = match address {
+            SocketAddr::V4(four) => (four.port(), four.ip().octets().to_vec()),
+            SocketAddr::V6(six) => (six.port(), six.ip().octets().to_vec()),
+        };
+        let start = if octets.len() == 4 { 4 } else { 8 };
+        assert_eq!(&data[2..4], port.to_be_bytes());
+        assert_eq!(&data[start..start + octets.len()], octets);
+    }
+    for socket in [Socket::Connect(endpoint.clone()), Socket::Bind(endpoint)] {
+        let _ = (socket.need(&Daemons::default()), socket.to_string());
+    }
+}
+
+/// The structure of openat2(2): judged as this kernel judges it.
+pub fn open_how(data: &[u8]) {
+    let Some(bytes) = data.first_chunk::<{ how::SIZE }>() else { return };
+    let ours = how::decode(bytes).err().map_or(libc::ENOENT, |errno| errno.raw_os_error());
+    assert_eq!(ours, kernel(bytes), "{bytes:?}");
+}
+
+/// What openat2(2) answers for the empty path, which nothing can be opened by: `ENOENT` where it finds
+/// nothing wrong with the structure.
+fn kernel(how: &[u8; how::SIZE]) -> i32 {
+    let path = c"";
+    // SAFETY: the kernel reads a string and as many bytes as it is told, and writes nothing.
+    let result = unsafe {
+        libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), how.as_ptr(), how.len())
+    };
+    assert_eq!(result, -1, "an empty path was opened");
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}

@@ -1,0 +1,332 @@
+//! What `learn` writes, on the real binary: each policy is learned from a program and then holds the
+//! same program, which must find nothing denied.
+#![cfg(target_os = "linux")]
+
+mod cli_support;
+mod support;
+
+use cli_support::{Answer, LANDSTRIP, finish, repository};
+use serde_json::Value;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use support::have::have;
+
+/// A directory that holds a home, a start directory, and what lies outside of both.
+struct Lab {
+    dir: tempfile::TempDir,
+}
+
+impl Lab {
+    fn new() -> Lab {
+        let lab = Lab { dir: tempfile::tempdir().expect("a temporary directory") };
+        for name in ["home/.ssh", "home/.cargo/bin", "home/.cache", "w", "data"] {
+            std::fs::create_dir_all(lab.path(name)).expect("mkdir");
+        }
+        std::fs::write(lab.path("home/.ssh/id_rsa"), "private\n").expect("a key");
+        lab
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().expect("canonical name").join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).into_os_string().into_string().expect("UTF-8")
+    }
+
+    fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.path("w")).env("HOME", self.path("home"));
+        command
+    }
+
+    fn bare(&self, program: &[&str]) -> Answer {
+        finish(self.command(program[0], &program[1..]), b"")
+    }
+
+    /// Learns from `program` into the file `policy` of the laboratory.
+    fn learn(&self, policy: &str, options: &[&str], program: &[&str]) -> Answer {
+        let policy = self.text(policy);
+        let args = [&["learn", "-o", &policy], options, &["--"], program].concat();
+        finish(self.command(LANDSTRIP, &args), b"")
+    }
+
+    /// Runs `program` under the policy that was learned.
+    fn run(&self, policy: &str, program: &[&str]) -> Answer {
+        let policy = self.text(policy);
+        finish(self.command(LANDSTRIP, &[&["run", "-p", &policy, "--"], program].concat()), b"")
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).expect("a file")
+    }
+
+    fn policy(&self, name: &str) -> Value {
+        serde_json::from_str(&self.read(name))
+            .unwrap_or_else(|e| panic!("{e}: {}", self.read(name)))
+    }
+
+    fn writes(&self, name: &str) -> Vec<String> {
+        let policy = self.policy(name);
+        let list = policy["filesystem"]["allowWrite"].as_array().expect("a list");
+        list.iter().map(|entry| entry.as_str().expect("a string").to_owned()).collect()
+    }
+}
+
+fn sh(script: &str) -> [&str; 3] {
+    ["sh", "-c", script]
+}
+
+/// What no denial leaves on standard error.
+#[track_caller]
+fn untroubled(answer: &Answer) {
+    assert_eq!((answer.code, answer.stderr.contains("_DENIED")), (0, false), "{answer:#?}");
+}
+
+const SCATTERED: &str = r#"
+    mkdir -p out/sub && echo a > out/sub/a && mv out/sub/a out/sub/b && chmod 600 out/sub/b
+    mkdir -p ~/.cache/tool/x && echo b > ~/.cache/tool/x/b && rm ~/.cache/tool/x/b
+    mkdir -p ~/.cargo/registry/index && echo c > ~/.cargo/registry/index/c
+    : > ~/.cargo/.package-cache
+    for i in 1 2 3 4 5; do echo $i > ../log.$i; done
+    echo d >> ../data/existing
+    ln -s "$HOME/.cache/tool" to; echo e > to/e; ln -s ../data/existing file; echo f >> file; rm to file
+    t=$(mktemp) && echo t > "$t" && rm "$t"
+    echo quiet > /dev/null
+"#;
+
+#[test]
+fn scattered_writes_are_learned_and_allowed() {
+    let lab = Lab::new();
+    std::fs::write(lab.path("data/existing"), "").expect("a file");
+    untroubled(&lab.learn("p.json", &[], &sh(SCATTERED)));
+    let root = lab.text("").trim_end_matches('/').to_owned();
+    let expected = [
+        ".".to_owned(),
+        format!("{root}/data/existing"),
+        format!("{root}/log.[0-9]*"),
+        "~/.cache/tool".to_owned(),
+        "~/.cargo/.package-cache".to_owned(),
+        "~/.cargo/registry".to_owned(),
+    ];
+    assert_eq!(lab.writes("p.json"), expected);
+    untroubled(&lab.run("p.json", &sh(SCATTERED)));
+    // And what was not learned is not allowed.
+    let other = lab.run("p.json", &sh("echo x > ~/.cache/other"));
+    assert!(other.code != 0 && other.stderr.contains("FILESYSTEM_DENIED"), "{other:#?}");
+
+    // The same from the policy itself, which then has nothing to add, and from a warm cache.
+    let base = lab.text("p.json");
+    untroubled(&lab.learn("again.json", &["-p", &base], &sh(SCATTERED)));
+    assert_eq!(lab.writes("again.json"), [""; 0]);
+    untroubled(&lab.learn("warm.json", &[], &sh(SCATTERED)));
+    assert_eq!(lab.writes("warm.json"), expected);
+}
+
+#[test]
+fn the_document_is_as_written_here() {
+    let lab = Lab::new();
+    let script = "cat ~/.ssh/id_rsa; echo x >> ~/.bashrc; mkdir ~/.cache/t; : > a; : > a; : > b";
+    let answer = lab.learn("p.yaml", &[], &sh(script));
+    assert_eq!(answer.code, 0, "{answer:#?}");
+    let text = lab.read("p.yaml");
+    let (head, rest) = text.split_once("  denyWrite: [\n").expect("denyWrite");
+    let expected = "\
+# Learned from: sh -c cat ~/.ssh/id_rsa; echo x >> ~/.bashrc; mkdir ~/.cache/t; : > a; : > a; : …
+filesystem:
+  allowWrite:
+    - \".\" # 3 times by SH, such as a
+    - \"~/.cache/t\" # once by mkdir, such as ~/.cache/t
+";
+    let shell = std::fs::canonicalize("/bin/sh").expect("a shell");
+    let shell = shell.file_name().expect("a name").to_str().expect("UTF-8");
+    assert_eq!(head, expected.replace("SH", shell));
+    let (_, rest) =
+        rest.split_once("  denyRead: [\n      \"~/.ssh\", \"~/.gnupg\"").expect("denyRead");
+    let (_, rest) = rest.split_once("    ]\n").expect("the end of denyRead");
+    let expected = "\
+network:
+  allowNetwork: false
+# Not granted:
+#   ~/.bashrc (by SH): read or run outside of the sandbox later
+#   ~/.ssh/id_rsa (by cat): a secret
+";
+    assert_eq!(rest, expected.replace("SH", shell));
+    for line in ["not granted: ~/.bashrc", "not granted: ~/.ssh/id_rsa"] {
+        assert!(answer.stderr.contains(line), "{answer:#?}");
+    }
+    untroubled(&lab.run("p.yaml", &sh("rm -r ~/.cache/t; mkdir ~/.cache/t; : > a; : > b")));
+}
+
+#[test]
+fn secrets_stay_closed_and_are_not_granted() {
+    let lab = Lab::new();
+    let read = sh("cat ~/.ssh/id_rsa");
+    assert_eq!(lab.bare(&read).stdout, "private\n");
+    // By its own name, by another one made first, and by the directory's.
+    for script in [
+        "cat ~/.ssh/id_rsa",
+        "ln ~/.ssh/id_rsa key && cat key",
+        "mv ~/.ssh/id_rsa key && cat key",
+        "mv ~/.ssh ssh && cat ssh/id_rsa",
+        "ln -s ~/.ssh l; cat l/id_rsa",
+        "cp ~/.ssh/id_rsa key && cat key",
+    ] {
+        let answer = lab.learn("p.json", &["--force"], &sh(script));
+        assert!(answer.code != 0 && !answer.stdout.contains("private"), "{script}: {answer:#?}");
+        assert!(answer.stderr.contains("FILESYSTEM_DENIED"), "{script}: {answer:#?}");
+        assert_eq!(lab.read("home/.ssh/id_rsa"), "private\n", "{script}");
+        let answer = lab.run("p.json", &read);
+        assert!(answer.code != 0 && answer.stdout.is_empty(), "{script}: {answer:#?}");
+    }
+    let written = lab.learn("p.json", &["--force"], &sh("echo x > ~/.ssh/known_hosts"));
+    assert_eq!(written.code, 0, "{written:#?}");
+    assert_eq!(lab.writes("p.json"), [""; 0]);
+    assert!(written.stderr.contains("~/.ssh/known_hosts (by "), "{written:#?}");
+}
+
+#[test]
+fn what_the_host_runs_later_is_not_granted() {
+    let lab = Lab::new();
+    let script = "mkdir -p .git/hooks && echo x > .git/hooks/pre-commit && echo x > ~/.bashrc &&
+        echo x > ~/.cargo/bin/tool && echo x > .envrc && echo x > fine";
+    assert_eq!(lab.learn("p.json", &[], &sh(script)).code, 0);
+    assert_eq!(lab.writes("p.json"), ["."]);
+    for path in [".git/hooks/pre-commit", "~/.bashrc", "~/.cargo/bin/tool", ".envrc"] {
+        let answer = lab.run("p.json", &sh(&format!("echo y > {path}")));
+        assert!(answer.code != 0 && answer.stderr.contains("FILESYSTEM_DENIED"), "{answer:#?}");
+    }
+    untroubled(&lab.run("p.json", &sh("echo y > fine")));
+}
+
+#[test]
+fn a_commit_is_learned() {
+    if !have("a commit is learned", &["cmd:git"]) {
+        return;
+    }
+    let lab = Lab::new();
+    let git = "git -c user.name=n -c user.email=e@x";
+    let commit = format!("echo $$ >> file && git add . && {git} commit -qm message");
+    let setup = lab.bare(&sh(&format!("git init -q . && {commit}")));
+    assert_eq!(setup.code, 0, "{setup:#?}");
+    untroubled(&lab.learn("p.json", &[], &sh(&commit)));
+    assert_eq!(lab.writes("p.json"), ["."]);
+    untroubled(&lab.run("p.json", &sh(&commit)));
+    assert_eq!(lab.bare(&sh("git log --format=%s")).stdout, "message\n".repeat(3));
+}
+
+#[test]
+fn a_build_is_learned() {
+    if !have("a build is learned", &["cargo"]) {
+        return;
+    }
+    let lab = Lab::new();
+    let demo = repository("integration/demo");
+    let copy = Command::new("cp").arg("-r").arg(&demo).arg(lab.path("w/demo")).status();
+    assert!(copy.expect("cp").success());
+    let cargo = PathBuf::from(std::env::var_os("CARGO").expect("cargo sets it"));
+    let path = format!("{}:/usr/bin:/bin", cargo.parent().expect("a directory").display());
+    let build = format!("cd demo && PATH={path} CARGO_TARGET_DIR=target cargo build --offline");
+    untroubled(&lab.learn("p.json", &[], &sh(&build)));
+    assert!(lab.writes("p.json").contains(&".".to_owned()), "{:?}", lab.writes("p.json"));
+    std::fs::remove_dir_all(lab.path("w/demo/target")).expect("a target directory");
+    untroubled(&lab.run("p.json", &sh(&build)));
+}
+
+#[test]
+fn many_files_become_their_directory() {
+    let lab = Lab::new();
+    let script = "i=0; while [ $i -lt 20000 ]; do : > ../data/f$i; i=$((i+1)); done";
+    untroubled(&lab.learn("p.json", &[], &sh(script)));
+    assert_eq!(lab.writes("p.json"), [lab.text("data")]);
+    untroubled(&lab.run("p.json", &sh(": > ../data/f20000")));
+}
+
+/// A Unix socket and a port of somebody else.
+#[test]
+fn sockets_are_learned() {
+    let lab = Lab::new();
+    let socket = lab.text("data/s");
+    let _unix = UnixListener::bind(&socket).expect("a socket");
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = tcp.local_addr().expect("its number").port();
+    let probe = support::probe().display().to_string();
+    let learn = |name: &str, operations: &[&str]| {
+        let program = [&[probe.as_str()], operations].concat();
+        let answer = lab.learn(name, &[], &program);
+        let failed = answer.stdout.lines().any(|line| !line.starts_with("ok"));
+        assert!(answer.code == 0 && !failed, "{answer:#?}");
+        lab.policy(name)["network"].clone()
+    };
+    let unix = format!("connect $s un:{socket} #");
+    let network = learn("unix.json", &["s=socket AF_UNIX SOCK_STREAM 0", &unix]);
+    assert_eq!(network, serde_json::json!({"allowNetwork": false, "allowUnixSockets": [socket]}));
+    let local = format!("connect $s in:127.0.0.1:{port} #");
+    let network = learn("local.json", &["s=socket AF_INET SOCK_STREAM 0", &local]);
+    assert_eq!(network, serde_json::json!({"allowNetwork": false, "allowLocalBinding": true}));
+    // A datagram socket is connected without a packet; 192.0.2.0/24 is nobody's (RFC 5737).
+    let far = ["s=socket AF_INET SOCK_DGRAM 0", "sendto $s bytes:x 1 0 in:192.0.2.1:9 #"];
+    let answer = lab.learn("far.json", &[], &[&[probe.as_str()], &far[..]].concat());
+    assert_eq!(answer.code, 0, "{answer:#?}");
+    assert_eq!(lab.policy("far.json")["network"], serde_json::json!({"allowNetwork": true}));
+    // What the run bound itself needs no rule but for the file.
+    let own = [
+        "s=socket AF_UNIX SOCK_STREAM 0",
+        "bind $s un:own #",
+        "listen $s 1",
+        "c=socket AF_UNIX SOCK_STREAM 0",
+        "connect $c un:own #",
+    ];
+    assert_eq!(learn("own.json", &own), serde_json::json!({"allowNetwork": false}));
+    assert_eq!(lab.writes("own.json"), ["."]);
+}
+
+#[test]
+fn the_program_ends_as_it_ends_and_nothing_is_lost() {
+    let lab = Lab::new();
+    let answer = lab.learn("p.json", &[], &sh("echo out; echo x > f; exit 7"));
+    assert_eq!((answer.code, answer.stdout.as_str()), (7, "out\n"), "{answer:#?}");
+    assert_eq!(lab.writes("p.json"), ["."]);
+    // An existing file is kept, and nothing is run.
+    let before = lab.read("p.json");
+    let answer = lab.learn("p.json", &[], &sh("echo ran > ran"));
+    assert_eq!((answer.code, lab.read("p.json")), (2, before.clone()), "{answer:#?}");
+    assert!(answer.stderr.contains("--force") && !lab.path("w/ran").exists(), "{answer:#?}");
+    // One that appears during the run, too.
+    let answer = lab.learn("new.json", &[], &sh("echo mine > ../new.json"));
+    assert_eq!((answer.code, lab.read("new.json").as_str()), (1, "mine\n"), "{answer:#?}");
+    assert!(answer.stderr.contains("POLICY_IO_FAILED"), "{answer:#?}");
+    let answer = lab.learn("p.json", &["--force"], &sh("true"));
+    assert_eq!((answer.code, lab.writes("p.json")), (0, vec![]), "{answer:#?}");
+    // A program that does not start leaves no policy.
+    let answer = lab.learn("none.json", &[], &["/nonexistent"]);
+    assert_eq!((answer.code, lab.path("none.json").exists()), (127, false), "{answer:#?}");
+    let answer = lab.learn("no/such/p.json", &[], &sh("echo ran > ran"));
+    assert_eq!((answer.code, lab.path("w/ran").exists()), (2, false), "{answer:#?}");
+    // Nothing is left beside them.
+    let names: Vec<_> = std::fs::read_dir(lab.path("")).expect("a list").flatten().collect();
+    let hidden = names.iter().filter(|entry| entry.file_name().as_encoded_bytes()[0] == b'.');
+    assert_eq!(hidden.count(), 0, "{names:?}");
+}
+
+#[test]
+fn standard_output_takes_the_policy_after_the_program() {
+    let lab = Lab::new();
+    let args = ["learn", "-o", "-", "--", "sh", "-c", ": > f"];
+    let answer = finish(lab.command(LANDSTRIP, &args), b"");
+    assert_eq!(answer.json()["filesystem"]["allowWrite"], serde_json::json!(["."]), "{answer:#?}");
+}
+
+#[test]
+fn what_a_base_denies_stays_denied() {
+    let lab = Lab::new();
+    std::fs::write(lab.path("base.json"), r#"{"filesystem": {"denyWrite": ["closed"]}}"#)
+        .expect("a policy");
+    let base = lab.text("base.json");
+    let answer = lab.learn("p.json", &["-p", &base], &sh("echo x > open; echo x > closed"));
+    assert!(answer.code != 0 && answer.stderr.contains("FILESYSTEM_DENIED"), "{answer:#?}");
+    assert!(!lab.path("w/closed").exists() && Path::new(&lab.path("w/open")).exists());
+    assert_eq!(lab.writes("p.json"), ["."]);
+    assert_eq!(lab.policy("p.json")["network"], Value::Null);
+}
