@@ -6,6 +6,7 @@ use landstrip::linux::how;
 use landstrip::policy::{
     Access, Daemons, Decider, Format, Glob, MemoryTree, Place, glob, merge, parse, resolve, shipped,
 };
+use landstrip::trap::{Action, Lines, parse_answer};
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
@@ -18,6 +19,7 @@ pub const ALL: &[Target] = &[
     ("globs", globs, "fuzz/corpus/globs"),
     ("addresses", addresses, "fuzz/corpus/addresses"),
     ("open_how", open_how, "fuzz/corpus/open_how"),
+    ("answers", answers, "fuzz/corpus/answers"),
 ];
 
 /// A policy: it is refused with its place, or means something; and what the parser accepts, the schema
@@ -148,4 +150,32 @@ fn kernel(how: &[u8; how::SIZE]) -> i32 {
     };
     assert_eq!(result, -1, "an empty path was opened");
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// What comes back on the trap descriptor: lines are cut in the same way however they arrive, and only
+/// an object that says so allows anything.
+pub fn answers(data: &[u8]) {
+    let cut = |size: usize| {
+        let (mut lines, mut seen) = (Lines::default(), Vec::new());
+        for chunk in data.chunks(size) {
+            lines.push(chunk, |line| seen.push(line.to_vec()));
+        }
+        seen
+    };
+    let seen = cut(data.len().max(1));
+    let size = usize::from(data.first().copied().unwrap_or(0)) % 64 + 1;
+    assert_eq!(seen, cut(size), "in parts of {size}");
+    let fits = |line: &&[u8]| line.len() <= Lines::LONGEST;
+    let whole =
+        data.iter().rposition(|&byte| byte == b'\n').map_or(&data[..0], |end| &data[..=end]);
+    let expected: Vec<&[u8]> = whole.split_inclusive(|&byte| byte == b'\n').collect();
+    let expected = expected.iter().map(|line| &line[..line.len() - 1]).filter(fits);
+    assert!(seen.iter().map(Vec::as_slice).eq(expected), "another cut");
+    for line in &seen {
+        let Some((id, action, _)) = parse_answer(line) else { continue };
+        assert_ne!(id, 0);
+        let value: serde_json::Value = serde_json::from_slice(line).expect("JSON");
+        assert_eq!(value["query_id"], id.to_string());
+        assert!(action != Action::Allow || value["action"] == "allow", "{value}");
+    }
 }

@@ -138,3 +138,8 @@ fn addresses() {
 fn open_how() {
     drive(&targets::ALL[3]);
 }
+
+#[test]
+fn answers() {
+    drive(&targets::ALL[4]);
+}
