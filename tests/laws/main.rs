@@ -4,6 +4,8 @@ mod addresses;
 mod arbitrary;
 mod globs;
 mod learned;
+#[cfg(target_os = "linux")]
+mod seccomp;
 
 use arbitrary::{
     BOTH, cases, document, filesystem, glob, is_within, name, parsed, path, place, probes,

@@ -1,0 +1,3 @@
+//! The OCI runtime.
+
+pub mod seccomp;
