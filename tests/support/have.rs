@@ -74,6 +74,10 @@ fn present(name: &str) -> bool {
                 .output()
                 .is_ok_and(|o| o.status.success())
         }),
+        "libseccomp" => {
+            // Its library, its header and a compiler.
+            std::path::Path::new("/usr/include/seccomp.h").exists() && command("cc")
+        }
         name if name.starts_with('/') => std::path::Path::new(name).exists(),
         name if name.starts_with("cgroup:") => cgroup(&name[7..]),
         name if name.starts_with("cmd:") => command(&name[4..]),
