@@ -345,6 +345,29 @@ fn denials_are_not_summed_up_when_nobody_wants_that() {
 }
 
 #[test]
+fn a_limit_of_the_launcher_is_not_the_programs() {
+    if !support::have::have("limits", &["cmd:python3"]) {
+        return;
+    }
+    let bed = Bed::new(&["put {in}/file x"]);
+    let script = "import os, resource as r\n\
+        r.setrlimit(r.RLIMIT_FSIZE, (r.getrlimit(r.RLIMIT_FSIZE)[1],) * 2)\n\
+        os.truncate('file', 1 << 20)\nprint(os.path.getsize('file'))";
+    let run = bed.launch(&policy(), &["rlimit=RLIMIT_FSIZE:1000"], &["python3", "-c", script]);
+    assert_eq!((run.code, run.last()), (Some(0), "1048576"), "{run:?}");
+}
+
+#[test]
+fn shared_memory_that_could_not_be_removed_goes_with_the_run() {
+    let bed = Bed::new(&[]);
+    let script = "f=/dev/shm/landstrip-test-$$; echo x > $f; rm $f/ 2> /dev/null; ls $f";
+    let run = sh(&bed, script);
+    let path = run.last();
+    assert!(path.starts_with("/dev/shm/"), "{run:?}");
+    assert!(!std::path::Path::new(path).exists(), "{path} is left");
+}
+
+#[test]
 fn a_refused_connection_names_the_line_that_closes_the_network() {
     let bed = Bed::new(&[]);
     for (network, reason, key) in [

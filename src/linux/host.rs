@@ -81,7 +81,7 @@ fn open(path: &str, flags: OFlags) -> Option<OwnedFd> {
 /// As getgroups(2) and capget(2), which fail for want of memory at most.
 pub fn identity() -> Result<Identity, sys::Errno> {
     let (_, permitted) = sys::identity::capabilities()?;
-    let kept = permitted & super::launch::KEEP;
+    let kept = super::launch::kept(permitted);
     let all = caps::all();
     let capabilities = all.iter().filter(|capability| kept & capability.bitmask() != 0);
     let groups = rustix::process::getgroups()?;

@@ -61,7 +61,17 @@ pub struct Learning {
 
 /// Capabilities that root keeps, as bits: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID,
 /// NET_BIND_SERVICE. None of them reaches the kernel, a device, or another mount.
-pub const KEEP: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10;
+const KEEP: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10;
+
+/// What is kept of the capabilities `permitted`. Without CAP_KILL we could not end a process that has
+/// changed its user, so it may not.
+#[must_use]
+pub fn kept(permitted: u64) -> u64 {
+    const KILL: u64 = 1 << 5;
+    const IDENTITY: u64 = 1 << 6 | 1 << 7;
+    let keep = permitted & KEEP;
+    if keep & KILL == 0 { keep & !IDENTITY } else { keep }
+}
 
 /// Runs the job and returns the program's exit code.
 ///
@@ -70,7 +80,7 @@ pub const KEEP: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 
 /// When the program did not start, or could not be supervised to its end.
 pub fn run(job: Job) -> Result<u8, Error> {
     let signals = Signals::block();
-    let ignore_sigpipe = signals::ignore_sigpipe();
+    let ignored = signals::ignore();
     let path = look_up(&job.args[0], &job.env, &job.policy.cwd)?;
     // Made before the host is asked: inside another run, asking gives up the outer broker's help.
     let temporary = Temporary(make_temporary(&job.env)?);
@@ -102,7 +112,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
     // Root keeps the capabilities that work on files and processes of its own.
     let (_, permitted) =
         identity::capabilities().map_err(|e| setup(Mechanism::Seccomp, "capget", e))?;
-    let keep = permitted & KEEP;
+    let keep = kept(permitted);
     let inherited = inherited_files(&plan);
     let mut inner = plan.inner.clone();
     inner.grants.extend(inherited.iter().map(|(grant, _)| grant.clone()));
@@ -143,7 +153,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
         filter: &filter,
         listener: plan.broker,
         announce: None,
-        ignore_sigpipe,
+        ignored,
         mask: signals.before(),
     };
 
@@ -155,7 +165,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
         read: false,
         write: Writing::Directories,
     }));
-    let ending = Ending::enter(ruleset(&outer)?, scoped, &temporary.0)?;
+    let ending = Ending::enter(ruleset(&outer)?, scoped, &temporary.0, ceilings.time())?;
     if let (Some(broker), Some(watcher)) = (&broker, ending.watcher()) {
         broker.keep_from(watcher);
     }
@@ -166,6 +176,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
     };
     let result = match result {
         Ok(pid) => {
+            raise_own_limits();
             ceilings.watch(&reporter);
             signals.supervise(pid, ceilings.time())
         }
@@ -196,6 +207,16 @@ fn learner(learning: Learning, plan: &mut Plan, temporary: &str) -> Result<Learn
     plan.kernel_write.clear();
     let base = plan::with_temporary(learning.base, temporary);
     Ok(Learner::new(Decider::new(&base), learning.notes))
+}
+
+/// What the launcher does for a program that raised its soft limits falls under the launcher's.
+fn raise_own_limits() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    for resource in [Resource::Fsize, Resource::Nofile] {
+        let limit = getrlimit(resource);
+        // Raising a soft limit to the hard one is everybody's right.
+        let _ = setrlimit(resource, Rlimit { current: limit.maximum, ..limit });
+    }
 }
 
 /// Why there is no program, or nobody to serve it.
@@ -379,7 +400,7 @@ fn config(
         linked: linked.collect(),
         inherited: inherited.iter().map(|(_, file)| *file).collect(),
         umask: umask.as_raw_mode(),
-        capabilities: permitted & (KEEP | broker::ALWAYS),
+        capabilities: kept(permitted) | permitted & broker::ALWAYS,
         reporter,
         queries,
         learner,

@@ -58,20 +58,20 @@ impl Signals {
         &self.before
     }
 
-    /// Waits for `program` to end, which it is made to when `time` is up. Stops and goes on with it.
+    /// Waits for `program` to end, or for `time` to be up. Stops and goes on with it; the watcher
+    /// wakes us when time is up.
     ///
     /// # Errors
     ///
     /// `SUPERVISE_FAILED` when the watcher was killed: from then on a death of ours would leave
     /// the program's descendants behind, so the run ends.
     pub fn supervise(&self, program: i32, time: Option<Duration>) -> Result<End, Error> {
-        let mut deadline = time.map(|time| Instant::now() + time);
-        let mut late = false;
+        let deadline = time.map(|time| Instant::now() + time);
         loop {
+            // Who is killed with the rest of the run may never be seen to end: a tracer can hold that
+            // back for as long as it lives.
             let Some((signal, sent)) = self.set.wait_until(deadline) else {
-                (deadline, late) = (None, true);
-                signals::signal(program, libc::SIGKILL);
-                continue;
+                return Ok(End { code: 128 + libc::SIGKILL as u8, late: true });
             };
             if signal == domain::watcher_signal() {
                 let message = "the watcher process was killed; the run was ended";
@@ -89,8 +89,10 @@ impl Signals {
                     continue;
                 }
                 match change {
-                    Change::Exited(status) => return Ok(End { code: status as u8, late }),
-                    Change::Killed(signal) => return Ok(End { code: 128 + signal as u8, late }),
+                    Change::Exited(status) => return Ok(End { code: status as u8, late: false }),
+                    Change::Killed(signal) => {
+                        return Ok(End { code: 128 + signal as u8, late: false });
+                    }
                     // The shell that waits for us has to see us stop, too.
                     Change::Stopped(_) => {
                         signals::stop_self();
@@ -118,7 +120,7 @@ pub struct Ending {
 
 impl Ending {
     /// Enters the outer domain, and starts the watcher in it where there are scopes (`scoped`). It
-    /// removes `temporary` if we do not live to do so.
+    /// removes `temporary` if we do not live to do so, and wakes us after `time` if we are stopped.
     ///
     /// # Errors
     ///
@@ -127,6 +129,7 @@ impl Ending {
         outer: OwnedFd,
         scoped: bool,
         temporary: &TemporaryDirectory,
+        time: Option<Duration>,
     ) -> Result<Ending, Failure> {
         let failed = |what: &str, errno: Errno| {
             Failure::setup(Mechanism::Landlock, format!("{what}: {}", io::Error::from(errno)))
@@ -143,7 +146,7 @@ impl Ending {
         })?;
         let (parent, name) = temporary.place();
         let watcher = scope
-            .start_watcher(parent, name, tmpdir::remove)
+            .start_watcher(parent, name, tmpdir::remove, time)
             .map_err(|errno| failed("watcher", errno))?;
         Ok(Ending { watched: Some((scope, watcher)) })
     }

@@ -246,6 +246,7 @@ impl Task<'_> {
         } else {
             self.named(dirfd, text, [Errno::ISDIR; 3])?
         };
+        let mut own_memory = None;
         if let Some(refusal) = self.refused(&name) {
             let stat = name.spot.stat()?;
             let is_directory = file_type(&stat) == FileType::Directory;
@@ -257,14 +258,18 @@ impl Task<'_> {
             if refusal.rule.is_some() || !self.broker.memory.owns_file(&stat) {
                 return Ok(self.refuse(refusal));
             }
-            self.broker.memory.forget_file(&stat);
+            own_memory = Some(stat);
         } else if self.kernel_names(&name.spot) {
             return Ok(Answer::Continue);
         }
         self.may_act()?;
         self.forget(&name);
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        Ok(rustix::fs::unlinkat(&name.spot.dir, name.spot.name.as_slice(), flags).into())
+        let removed = rustix::fs::unlinkat(&name.spot.dir, name.spot.name.as_slice(), flags);
+        if let (Ok(()), Some(stat)) = (removed, own_memory) {
+            self.broker.memory.forget_file(&stat);
+        }
+        Ok(removed.into())
     }
 
     /// rename(2), renameat(2) and renameat2(2).

@@ -1,9 +1,12 @@
 //! A run as a whole: who is in its domain, and how it ends.
 
 use super::signals::signal;
-use super::{Errno, last_errno};
-use std::ffi::{CStr, CString, c_int, c_void};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use super::{Errno, check, last_errno};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::AtFlags;
+use std::ffi::{CStr, c_int};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 /// Makes this process adopt the orphans below it (`PR_SET_CHILD_SUBREAPER`).
 pub fn adopt_orphans() {
@@ -104,10 +107,9 @@ impl SignalScope {
 
     /// Starts the watcher: a process in the domain of the calling thread and a session of its own. It
     /// waits until this process is gone, kills the domain but itself, and then calls `last` with
-    /// `directory`, which it holds open.
+    /// `directory`, until that is gone. After `time` it continues this process if that is stopped.
     ///
-    /// It shares this process's memory, which makes it cheap. By the time of `last` no thread is left in
-    /// there but whatever it held stays held: `last` must not allocate, nor take a lock.
+    /// It is a copy of this process, so that the kernel, short of memory, takes one and not both.
     ///
     /// # Errors
     ///
@@ -117,32 +119,18 @@ impl SignalScope {
         directory: BorrowedFd<'_>,
         name: &CStr,
         last: fn(BorrowedFd<'_>, &CStr),
+        time: Option<Duration>,
     ) -> Result<Watcher, Errno> {
         let (reader, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        // Stack and argument live as long as the watcher does, so they are leaked.
-        let stack = Box::leak(vec![0u8; WATCHER_STACK].into_boxed_slice());
-        let (pipe, directory, name) = (reader.as_raw_fd(), directory.as_raw_fd(), name.to_owned());
-        let watch = Box::leak(Box::new(Watch { pipe, directory, name, last }));
-        // SAFETY: `watcher_main` runs on a stack of its own, and nobody else uses its argument. It has
-        // a copy of the table of descriptors, and so of the two in there.
-        let pid = unsafe {
-            let top = stack.as_mut_ptr().add(stack.len() & !15);
-            let flags = libc::CLONE_VM | watcher_signal();
-            libc::clone(watcher_main, top.cast(), flags, (&raw mut *watch).cast())
-        };
-        if pid < 0 { Err(last_errno()) } else { Ok(Watcher { pid, alive }) }
+        // SAFETY: as fork(2), but for the signal at the end. This process has one thread yet, which
+        // waits for no other in the copy.
+        let pid = unsafe { libc::syscall(libc::SYS_clone, watcher_signal(), 0, 0, 0, 0) };
+        if pid == 0 {
+            watch(reader.as_fd(), directory, name, last, time);
+        }
+        let pid = check(pid)? as i32;
+        Ok(Watcher { pid, alive })
     }
-}
-
-/// Room for the watcher's frames, a buffer for getdents64(2) in them.
-const WATCHER_STACK: usize = 32 * 1024;
-
-/// What the watcher works from.
-struct Watch {
-    pipe: RawFd,
-    directory: RawFd,
-    name: CString,
-    last: fn(BorrowedFd<'_>, &CStr),
 }
 
 impl Watcher {
@@ -181,28 +169,61 @@ fn refuses_signal(pid: i32) -> bool {
     pid > 1 && unsafe { libc::kill(pid, 0) } != 0 && last_errno() == Errno::PERM
 }
 
-extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
-    // SAFETY: `start_watcher` leaked this for us.
-    let watch = unsafe { &*argument.cast::<Watch>() };
-    let (low, high) = (watch.pipe.min(watch.directory), watch.pipe.max(watch.directory));
-    // SAFETY: system calls by value; none of the first ones fails, so none writes the errno that is
-    // shared with the launcher's thread. Descriptors 0 to 2 are open, so `low` is above them.
+/// What the watcher does.
+fn watch(
+    pipe: BorrowedFd<'_>,
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+    last: fn(BorrowedFd<'_>, &CStr),
+    time: Option<Duration>,
+) -> ! {
+    let deadline = time.map(|time| Instant::now() + time);
+    let (low, high) = (pipe.as_raw_fd(), directory.as_raw_fd());
+    let (low, high) = (low.min(high), low.max(high));
+    // SAFETY: system calls by value and on a string; nobody in this copy uses the descriptors that are
+    // closed. Descriptors 0 to 2 are open, so `low` is above them.
     unsafe {
         libc::setsid();
+        // Who kills the launcher by name does not mean this one.
+        libc::prctl(libc::PR_SET_NAME, c"watcher".as_ptr());
         // The write end of the pipe is among these, or there would be no end of file.
         for (from, to) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
             if from <= to {
                 libc::syscall(libc::SYS_close_range, from, to, 0);
             }
         }
-        let mut byte = 0u8;
-        if libc::read(watch.pipe, (&raw mut byte).cast(), 1) != 1 {
-            kill_domain();
-            (watch.last)(BorrowedFd::borrow_raw(watch.directory), &watch.name);
-        }
-        libc::_exit(0)
     }
+    let mut fds = [PollFd::new(&pipe, PollFlags::IN)];
+    while let Some(at) = deadline {
+        let left = at.saturating_duration_since(Instant::now()).max(WAKE_UP);
+        match poll(&mut fds, left.try_into().ok().as_ref()) {
+            // SAFETY: by value. Our parent is the launcher as long as the pipe is open.
+            Ok(0) => unsafe {
+                libc::kill(libc::getppid(), libc::SIGCONT);
+            },
+            _ => break,
+        }
+    }
+    if rustix::io::read(pipe, &mut [0u8]) != Ok(1) {
+        kill_domain();
+        // What was killed may take a moment to go, and make a file before it does.
+        for _ in 0..LAST_TRIES {
+            last(directory, name);
+            let left = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            if left.err() == Some(Errno::NOENT) {
+                break;
+            }
+            std::thread::sleep(WAKE_UP);
+        }
+    }
+    // SAFETY: ends this process without running the launcher's exit handlers.
+    unsafe { libc::_exit(0) }
 }
+
+/// How often the watcher tries again.
+const WAKE_UP: Duration = Duration::from_millis(20);
+/// How many times it tries to remove a directory.
+const LAST_TRIES: u32 = 100;
 
 /// Kills every child of this process. Repeated until no child is left, it ends every descendant: the
 /// orphans of each round become children.

@@ -143,11 +143,29 @@ pub fn stop_self() {
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
-/// Ignores SIGPIPE, so that writing to a reader who left is an error and not the end; returns
-/// whether it was ignored before.
-pub fn ignore_sigpipe() -> bool {
+/// Signals that would end or stop the launcher for what it does for others: writing to a reader who
+/// left, growing a file beyond a limit of its own, using up its own processor time, and writing to a
+/// terminal that is somebody else's by then.
+const IGNORED: [c_int; 4] = [libc::SIGPIPE, libc::SIGXFSZ, libc::SIGXCPU, libc::SIGTTOU];
+
+/// What the signals of [`ignore`] did before: whether each was ignored.
+#[derive(Clone, Copy)]
+pub struct Ignored([bool; IGNORED.len()]);
+
+/// Ignores them: what they are about is an error, and not the end.
+pub fn ignore() -> Ignored {
     // SAFETY: SIG_IGN runs no code.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) == libc::SIG_IGN }
+    Ignored(IGNORED.map(|signal| unsafe { libc::signal(signal, libc::SIG_IGN) } == libc::SIG_IGN))
+}
+
+impl Ignored {
+    /// Puts back what was, for the program. Only makes system calls.
+    pub(super) fn restore(&self) {
+        for (&signal, &ignored) in IGNORED.iter().zip(&self.0) {
+            // SAFETY: neither disposition runs code.
+            unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) };
+        }
+    }
 }
 
 /// Sends `signal` to thread `tid` of a target.

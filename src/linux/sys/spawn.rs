@@ -2,7 +2,7 @@
 
 use super::identity::limit_capabilities;
 use super::seccomp::{self, Instruction};
-use super::signals::SignalSet;
+use super::signals::{Ignored, SignalSet};
 use super::{Errno, check, last_errno};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -35,8 +35,8 @@ pub struct Launch<'a> {
     pub listener: bool,
     /// Where to write the listener's number as soon as there is one, as a native `i32`.
     pub announce: Option<BorrowedFd<'a>>,
-    /// What to do about SIGPIPE, which the launcher itself ignores: as it was inherited.
-    pub ignore_sigpipe: bool,
+    /// What to do about the signals that the launcher itself ignores: as it was inherited.
+    pub ignored: Ignored,
     /// The signal mask to start the program with.
     pub mask: &'a SignalSet,
 }
@@ -184,10 +184,7 @@ fn become_target(launch: &Launch<'_>, parent: i32, listener: &mut Option<RawFd>)
             Step::Landlock,
             libc::syscall(libc::SYS_landlock_restrict_self, launch.ruleset.as_raw_fd(), 0)
         );
-        libc::signal(
-            libc::SIGPIPE,
-            if launch.ignore_sigpipe { libc::SIG_IGN } else { libc::SIG_DFL },
-        );
+        launch.ignored.restore();
         libc::pthread_sigmask(libc::SIG_SETMASK, launch.mask.raw(), std::ptr::null_mut());
         // From here on, system calls may wait for the broker; the ones below are not notified.
         if !launch.listener {
