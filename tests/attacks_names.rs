@@ -107,6 +107,57 @@ fn a_denial_holds_where_a_mount_shows_the_same_directory() {
     }
 }
 
+/// procfs, mounted a second time: the path no longer says that it shows the launcher's memory.
+#[test]
+fn procfs_elsewhere_does_not_show_the_launcher() {
+    let mut unshare = vec!["unshare", "-m", "--propagation", "private"];
+    if !rustix::process::getuid().is_root() {
+        unshare.push("--map-root-user");
+    }
+    let start = || {
+        let mut command = Command::new(unshare[0]);
+        command.args(&unshare[1..]);
+        command
+    };
+    if !start().arg("true").output().is_ok_and(|output| output.status.success()) {
+        assert!(!rustix::process::getuid().is_root(), "root may mount");
+        eprintln!("skipped: mounts need root or user namespaces");
+        return;
+    }
+    let bed = Bed::new(&[]);
+    let inside = bed.root().join("in");
+    let file = bed.policy(&json!({"filesystem": {
+        "allowWrite": ["."], "denyWrite": ["**/.env"], "denyRead": ["**/.env"],
+    }}));
+    for (name, script) in [
+        ("its memory", ": <> p/$PPID/mem"),
+        ("reading its memory", ": < p/$PPID/mem"),
+        ("of a thread", ": <> p/$PPID/task/$PPID/mem"),
+        ("its environment", ": < p/$PPID/environ"),
+        ("its descriptors", "ls p/$PPID/fd/"),
+        ("mounted by itself", ": <> one/mem"),
+    ] {
+        for sandboxed in [false, true] {
+            let prefix = if sandboxed {
+                format!("{} run -p {} -- ", env!("CARGO_BIN_EXE_landstrip"), file.display())
+            } else {
+                String::new()
+            };
+            // Not the last command, so that the shell stays as its parent.
+            let line = format!(
+                "mkdir -p p one; mount --rbind /proc p; mount --bind /proc/$$ one
+                 {prefix}sh -ec '{script}' || exit 1; exit 0"
+            );
+            let mut command = start();
+            let output = command.args(["sh", "-ec", &line]).current_dir(&inside).output();
+            let output = output.expect("unshare");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.success(), !sandboxed, "{name}: {output:?}");
+            assert_eq!(errors.contains("ermission denied"), sandboxed, "{name}: {errors}");
+        }
+    }
+}
+
 /// A terminal of the same user that the run did not make takes escape sequences.
 #[test]
 fn terminals_outside_are_not_written() {

@@ -50,6 +50,8 @@ impl Task<'_> {
         let mode = Mode::from_raw_mode(if creates { request.mode } else { 0 });
         let opened = rustix::fs::openat2(base.as_fd(), request.path.as_slice(), flags, mode, PLAIN);
         match opened {
+            // Where procfs is mounted a second time, the text did not tell.
+            Ok(fd) if self.broker.shows_procfs(fd.as_fd(), &rustix::fs::fstat(&fd)?)? => Ok(None),
             Ok(fd) if creates => {
                 let made = Made::By(base.into_owned(), request.path.clone());
                 Ok(Some(Answer::Created(fd, request.cloexec(), made)))

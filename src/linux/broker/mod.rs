@@ -34,7 +34,7 @@ pub use pool::{serve, serve_announced};
 pub use query::Queries;
 pub use report::Reporter;
 use resolve::fd_name;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, Stat, major};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -240,6 +240,12 @@ impl Broker {
 
     fn on_procfs(&self, fd: BorrowedFd<'_>) -> Result<bool, Errno> {
         Ok(rustix::fs::fstatfs(fd)?.f_type == rustix::fs::PROC_SUPER_MAGIC)
+    }
+
+    /// The same for an object with this `stat`, at less cost where it is not: procfs has no device
+    /// and no blocks, and asking a file system for its type can take a way over the network.
+    fn shows_procfs(&self, fd: BorrowedFd<'_>, stat: &Stat) -> Result<bool, Errno> {
+        Ok(major(stat.st_dev) == 0 && stat.st_blocks == 0 && self.on_procfs(fd)?)
     }
 
     /// Whether Landlock alone lets the target have `access` to the object at `path`, and to names in

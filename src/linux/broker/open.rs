@@ -241,20 +241,20 @@ impl Task<'_> {
 
     /// The object, opened by the broker.
     fn reopened(&self, request: &Request, object: &Object) -> Result<Answer, Errno> {
-        if let Some(terminal) = self.controlling_terminal(object)? {
+        let stat = rustix::fs::fstat(&object.fd)?;
+        if let Some(terminal) = self.controlling_terminal(&stat)? {
             let fd = self.broker.reopen(terminal.fd.as_fd(), request.flags)?;
             return Ok(Answer::Descriptor(fd, request.cloexec()));
         }
         // What a process shows of itself is for those who may look at it, which the kernel has to
         // judge by who asks.
-        if self.shows_another_process(object)? {
+        if self.shows_another_process(object, &stat)? {
             return Err(Errno::ACCESS);
         }
         // No Landlock domain is about what has no place in the tree.
         if !object.is_anonymous() {
             self.may_act()?;
         }
-        let stat = rustix::fs::fstat(&object.fd)?;
         let waits = file_type(&stat) == FileType::Fifo && !request.flags.contains(OFlags::NONBLOCK);
         let _place = if waits { Some(self.broker.pool.place_to_wait()?) } else { None };
         let fd = self.broker.reopen(object.fd.as_fd(), request.flags)?;

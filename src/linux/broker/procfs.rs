@@ -8,7 +8,7 @@ use super::resolve::{Object, belongs_to};
 use super::task::{Task, status_of};
 use super::{Answer, Errno};
 use crate::policy::Access;
-use rustix::fs::{FileType, Mode, OFlags, major, minor};
+use rustix::fs::{FileType, Mode, OFlags, Stat, major, minor};
 use std::os::fd::AsFd;
 
 /// Files of a process that procfs shows to everybody, proc(5).
@@ -19,17 +19,20 @@ const MAX_DEPTH: usize = 4096;
 
 impl Task<'_> {
     /// Whether the object is what procfs keeps of a process for those who may inspect it, and the task
-    /// may not.
+    /// may not. Where procfs is mounted anywhere but at `/proc`, the path does not tell whose it is, so
+    /// it may not at all.
     ///
     /// # Errors
     ///
     /// `ESRCH` when the task is gone.
-    pub fn shows_another_process(&self, object: &Object) -> Result<bool, Errno> {
-        let Some(rest) = object.path.strip_prefix(b"/proc/") else { return Ok(false) };
-        if !rest.first().is_some_and(u8::is_ascii_digit)
-            || !self.broker.on_procfs(object.fd.as_fd())?
-            || belongs_to(self, &object.path)?
-        {
+    pub fn shows_another_process(&self, object: &Object, stat: &Stat) -> Result<bool, Errno> {
+        if !self.broker.shows_procfs(object.fd.as_fd(), stat)? {
+            return Ok(false);
+        }
+        let Some(rest) = object.path.strip_prefix(b"/proc/") else {
+            return Ok(object.path != b"/proc");
+        };
+        if !rest.first().is_some_and(u8::is_ascii_digit) || belongs_to(self, &object.path)? {
             return Ok(false);
         }
         let parts: Vec<&[u8]> = rest.split(|&byte| byte == b'/').collect();
@@ -145,16 +148,13 @@ impl Task<'_> {
         Err(Errno::PERM)
     }
 
-    /// The task's own terminal, if the object is `/dev/tty`, which means another one to the broker.
+    /// The task's own terminal, if the object is the device `/dev/tty`, which means another one to the
+    /// broker.
     ///
     /// # Errors
     ///
     /// `ENXIO` when the task has none.
-    pub(super) fn controlling_terminal(&self, object: &Object) -> Result<Option<Object>, Errno> {
-        if object.path != b"/dev/tty" {
-            return Ok(None);
-        }
-        let stat = rustix::fs::fstat(&object.fd)?;
+    pub(super) fn controlling_terminal(&self, stat: &Stat) -> Result<Option<Object>, Errno> {
         let is_tty = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
             && (major(stat.st_rdev), minor(stat.st_rdev)) == (5, 0);
         if !is_tty {
