@@ -158,6 +158,28 @@ fn procfs_elsewhere_does_not_show_the_launcher() {
     }
 }
 
+/// A lease keeps the broker from reading a script, and the kernel waits for its end.
+#[test]
+fn a_lease_does_not_hide_an_interpreter() {
+    let program = r#"
+import fcntl, os, signal
+f = open("script")
+fd = f.fileno()
+signal.signal(signal.SIGIO, lambda *_: fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK))
+fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+child = os.fork()
+if child == 0:
+    try:
+        os.execv("./script", ["./script"])
+    finally:
+        os._exit(1)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"#;
+    let setup = "cp /bin/true hidden; echo '#!./hidden' > script; chmod 755 script";
+    let policy = json!({"filesystem": {"allowWrite": ["."], "denyRead": ["**/hidden"]}});
+    refused("a lease", setup, &policy, &format!("exec python3 -c '{program}'"));
+}
+
 /// A terminal of the same user that the run did not make takes escape sequences.
 #[test]
 fn terminals_outside_are_not_written() {

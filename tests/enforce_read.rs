@@ -75,6 +75,15 @@ const READS: &[Attack] = &[
         .prepare(&["symlinkat \"a/hid/prog AT_FDCWD \"{in}/soft"]),
     at("execute as an interpreter", "run {in}/script")
         .before(&["put {in}/script #!{in}/a/hid/prog", "fchmodat AT_FDCWD \"{in}/script 0755 0"]),
+    at("execute as an interpreter of what cannot be read", "run {in}/script")
+        .before(&["put {in}/script #!{in}/a/hid/prog", "fchmodat AT_FDCWD \"{in}/script 0111 0"]),
+    // The name takes the other one's room.
+    at("execute as an ELF interpreter", "run {in}/elf")
+        .before(&[
+            "sh cp /lib64/ld-linux-x86-64.so.2 {in}/a/hid/ld && cp /bin/true {in}/elf",
+            "sh LC_ALL=C sed -i s,/lib64/ld-linux-x86-64.so.2,a/hid////////////////////ld, {in}/elf",
+        ])
+        .needs(&["x86_64", "/lib64/ld-linux-x86-64.so.2"]),
     at("shell", "sh cat {in}/a/hid/f").works("ok 0").error("ok 1"),
     at("forked", "child openat AT_FDCWD \"{in}/.env O_RDONLY 0")
         .works("ok child ok")
@@ -302,6 +311,8 @@ fn devices_do_not_show_hidden_files() {
         at("the disk", "openat AT_FDCWD \"{disk} O_RDONLY 0").error("EACCES|EPERM"),
         at("the disk by a node of one's own", "do mknodat AT_FDCWD \"{in}/node S_IFBLK|0600 {number} ; openat AT_FDCWD \"{in}/node O_RDONLY 0")
             .error("EACCES|EPERM"),
+        at("the disk by a node that was there", "openat AT_FDCWD \"{in}/node O_RDONLY 0")
+            .before(&["mknodat AT_FDCWD \"{in}/node S_IFBLK|0600 {number}"]),
     ];
     attacks(&Stage { words: &words, ..stage(policy()) }, &table);
 }

@@ -6,11 +6,11 @@
 //! the object first: links, `..`, devices, what procfs shows, and every error that needs care.
 
 use super::open::Request;
-use super::resolve::{Base, Last, Spot, goes_up, normalize, spot};
+use super::resolve::{Base, Last, Spot, file_type, goes_up, normalize, spot};
 use super::task::Task;
 use super::{Answer, Errno};
 use crate::policy::Access;
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use std::os::fd::{AsFd, OwnedFd};
 
 const PLAIN: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
@@ -50,8 +50,8 @@ impl Task<'_> {
         let mode = Mode::from_raw_mode(if creates { request.mode } else { 0 });
         let opened = rustix::fs::openat2(base.as_fd(), request.path.as_slice(), flags, mode, PLAIN);
         match opened {
-            // Where procfs is mounted a second time, the text did not tell.
-            Ok(fd) if self.broker.shows_procfs(fd.as_fd(), &rustix::fs::fstat(&fd)?)? => Ok(None),
+            // A disk, or procfs where it is mounted a second time: the text did not tell.
+            Ok(fd) if !creates && self.is_special(&fd)? => Ok(None),
             Ok(fd) if creates => {
                 let made = Made::By(base.into_owned(), request.path.clone());
                 Ok(Some(Answer::Created(fd, request.cloexec(), made)))
@@ -63,6 +63,13 @@ impl Task<'_> {
             ) => Err(errno),
             Err(_) => Ok(None),
         }
+    }
+
+    /// Whether there is more to decide about an object than its path says.
+    fn is_special(&self, file: &OwnedFd) -> Result<bool, Errno> {
+        let stat = rustix::fs::fstat(file)?;
+        Ok(file_type(&stat) == FileType::BlockDevice
+            || self.broker.shows_procfs(file.as_fd(), &stat)?)
     }
 
     /// Whether the policy allows the open of what `path` names, and nothing but the policy has a say.

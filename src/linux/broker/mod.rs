@@ -7,6 +7,7 @@
 
 mod attributes;
 mod direct;
+mod execute;
 mod grants;
 mod held;
 mod identity;

@@ -1,4 +1,4 @@
-//! The open family, and execve(2).
+//! The open family.
 
 use super::direct::Made;
 use super::names::NEEDS_DIRECTORY;
@@ -9,8 +9,8 @@ use super::text::is_name;
 use super::{Answer, Errno};
 use crate::linux::how;
 use crate::linux::sys::memory;
-use crate::policy::Access;
-use crate::trap::{Operation, errno};
+use crate::policy::{Access, Pattern, Rule, Verdict};
+use crate::trap::errno;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use std::os::fd::AsFd;
 
@@ -31,8 +31,6 @@ const TMPFILE: OFlags = OFlags::TMPFILE.difference(OFlags::DIRECTORY);
 const SETID: u32 = 0o6000;
 /// Most bytes of a structure that the kernel takes, see copy_struct_from_user in linux/uaccess.h.
 const PAGE: usize = 4096;
-/// Most scripts that are each other's interpreter, as in the kernel's exec_binprm.
-const INTERPRETERS: usize = 5;
 /// Most symbolic links that a creation follows.
 const MAX_LINKS: usize = 40;
 
@@ -218,6 +216,16 @@ impl Task<'_> {
                 let refusal = Refusal::new(access, path, &request.path, Some(rule));
                 return self.deny_open(request, &object, access, refusal);
             }
+        }
+        if broker.reads
+            && request.wants().contains(&Access::Read)
+            && file_type(&rustix::fs::fstat(&object.fd)?) == FileType::BlockDevice
+            && !names(&broker.decide(Access::Read, path), path)
+        {
+            let mut refusal = Refusal::new(Access::Read, path, &request.path, None);
+            refusal.message =
+                Some("a disk shows every file, and no rule names this one".to_owned());
+            return self.deny_open(request, &object, Access::Read, refusal);
         }
         if request.writes() && self.is_foreign_terminal(&object)? {
             let mut refusal = Refusal::new(Access::Write, path, &request.path, None);
@@ -454,50 +462,6 @@ impl Task<'_> {
         }
     }
 
-    /// execve(2) and execveat(2), where reads are restricted. Landlock holds the decision where the
-    /// carve is exact; see SECURITY.md for the rest.
-    pub(super) fn execute(&self, dirfd: i32, path: usize, flags: i32) -> Result<Answer, Errno> {
-        let mut text = self.path(path)?;
-        let mut object = if text.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
-            self.object_of(dirfd)?
-        } else {
-            let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-            self.object(dirfd, &text, follow, ResolveFlags::empty())?
-        };
-        self.still_waits()?;
-        for _ in 0..=INTERPRETERS {
-            let path = object.named()?;
-            let verdict = self.decide(Access::Read, path);
-            let refusal = match Refusal::of(&verdict, Access::Read, path, &text) {
-                Some(refusal) => Some(refusal),
-                None => self
-                    .linked(&object, Access::Read)?
-                    .map(|rule| Refusal::new(Access::Read, path, &text, Some(rule))),
-            };
-            if let Some(mut refusal) = refusal
-                && !object.is_anonymous()
-            {
-                refusal.operation = Operation::Execute;
-                return Ok(self.refuse(refusal));
-            }
-            let Some(next) = self.interpreter(&object) else { break };
-            text = next;
-            object = self.object(libc::AT_FDCWD, &text, true, ResolveFlags::empty())?;
-        }
-        Ok(Answer::Continue)
-    }
-
-    /// The interpreter that the script `object` names in its first line, see execve(2).
-    fn interpreter(&self, object: &Object) -> Option<Vec<u8>> {
-        // As many bytes as the kernel looks at, BINPRM_BUF_SIZE.
-        let mut start = [0; 256];
-        let file = self.broker.reopen(object.fd.as_fd(), OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
-        let length = rustix::io::pread(&file, &mut start, 0).ok()?;
-        let line = start[..length].strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
-        let mut words = line.split(|byte| b" \t\0".contains(byte)).filter(|word| !word.is_empty());
-        words.next().map(<[u8]>::to_vec)
-    }
-
     /// Refuses a mode with set-user-ID or set-group-ID bits: a file of such a mode gives the run's
     /// user away to whoever starts it outside.
     pub(super) fn refuse_setid(&self, requested: &[u8]) -> Answer {
@@ -509,6 +473,12 @@ impl Task<'_> {
     fn sticky_link(&self, spot: &Spot, link: &Stat) -> Result<(), Errno> {
         super::resolve::sticky_link(self.broker, spot.dir.as_fd(), link)
     }
+}
+
+/// Whether the verdict comes from a rule about exactly this path.
+fn names(verdict: &Verdict<'_>, path: &[u8]) -> bool {
+    let names = |rule: &Rule| matches!(&rule.pattern, Pattern::Subtree(p) if p.as_bytes() == path);
+    verdict.rule().is_some_and(names)
 }
 
 /// The access mode's bits; `O_ACCMODE` is another value in musl.
