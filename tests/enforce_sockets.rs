@@ -335,3 +335,102 @@ fn listed_sockets_are_reached_where_none_can_be_copied() {
     let boxed = Bed::new(&[]).launch(&policy, &["refuse=pidfd_getfd"], &program);
     assert_eq!(boxed.last(), "EACCES", "{boxed:?}");
 }
+
+/// A foreign socket that is moved to the name while it is being bound is no socket of the run.
+#[test]
+fn a_race_for_the_bound_name_owns_no_socket() {
+    let outside = Outside::new();
+    let dir = outside.path();
+    let listener = outside._listeners[1].try_clone().expect("clone");
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let op = format!("race-bind 4000 {dir}/mine {dir}/t");
+    let counts = |run: &Run| -> Vec<u64> {
+        run.last().split(' ').filter_map(|word| word.parse().ok()).collect()
+    };
+    let policy = outside.policy(json!({}));
+    let run = Bed::new(&[]).boxed(&policy, &[&op]);
+    assert!(matches!(counts(&run)[..], [(1..), 0]), "{run:?}");
+    let bare = Bed::new(&[]).bare(&[&op]);
+    assert!(matches!(counts(&bare)[..], [_, (1..)]), "the control never won: {bare:?}");
+}
+
+/// A program in a Landlock domain of its own, as a sandbox inside the sandbox has it, uses no socket and
+/// no System V object of the run.
+#[test]
+fn a_program_that_confines_itself_shares_nothing_with_the_run() {
+    let ops = |nest| {
+        [
+            "s=socket AF_UNIX SOCK_STREAM 0",
+            "bind $s un:{in}/own #",
+            "listen $s 9",
+            "m=shmget 0 4096 IPC_CREAT|0600",
+            nest,
+            "do c=socket AF_UNIX SOCK_STREAM 0 ; connect $c un:{in}/own #",
+            "shmctl $m 0 0",
+        ]
+    };
+    let policy = with(json!({"allowAllUnixSockets": true}));
+    let run = |nest| Bed::new(&[]).boxed(&policy, &ops(nest));
+    let (free, confined) = (run("put {in}/f x"), run("nest"));
+    assert_eq!(free.lines[5..], ["ok", "ok"], "{free:?}");
+    assert_eq!(confined.lines[4..], ["ok", "EACCES", "EACCES"], "{confined:?}");
+}
+
+/// Landlock sees no port that listen(2) takes by itself.
+#[test]
+fn a_run_inside_another_listens_nowhere() {
+    let listen = "do s=socket AF_INET SOCK_STREAM 0 ; listen $s 1";
+    let lines = |inner: &str| {
+        let bed = Bed::new(&[]);
+        std::fs::write(bed.root().join("inner.json"), inner).expect("write");
+        let probe = support::probe().display().to_string();
+        let policy = json!({"network": {"allowNetwork": true}});
+        let inner = [support::LANDSTRIP, "run", "-p", "{root}/inner.json", "--", &probe, listen];
+        bed.launch(&policy, &[], &inner)
+    };
+    let (open, closed) =
+        (lines(r#"{"network": {"allowNetwork": true}}"#), lines(r#"{"network": {}}"#));
+    assert_eq!((open.last(), closed.last()), ("ok", "EACCES"), "{open:?} {closed:?}");
+}
+
+#[test]
+fn a_daemon_that_starts_later_is_known() {
+    let outside = Outside::new();
+    let dir = outside.path();
+    let to =
+        |name: &str| format!("do s=socket AF_UNIX SOCK_STREAM 0 ; connect $s un:{dir}/{name} #");
+    let link = format!("linkat AT_FDCWD \"{dir}/t AT_FDCWD \"{dir}/engine 0");
+    let policy = outside.policy(json!({"allowAllUnixSockets": true}));
+    let probe = support::probe().display().to_string();
+    let [before, after] = [to("t"), to("t")];
+    let program = [probe.as_str(), &before, &link, &after];
+    let option = format!("DOCKER_HOST=unix://{dir}/engine");
+    let run = Bed::new(&[]).launch(&policy, &[&option], &program);
+    assert_eq!(run.lines, ["ok", "ok", "EACCES"], "{run:?}");
+}
+
+/// More connections wait than there are workers, and who is to accept them needs one.
+#[test]
+fn connections_that_wait_stop_nobody() {
+    let mut ops = vec![
+        "s=socket AF_UNIX SOCK_STREAM 0".to_owned(),
+        "bind $s un:{in}/s #".to_owned(),
+        "listen $s 0".to_owned(),
+    ];
+    let connect = "do c=socket AF_UNIX SOCK_STREAM 0 ; connect $c un:{in}/s #";
+    ops.extend((0..150).map(|i| format!("bg w{i} {connect}")));
+    ops.push("loop 90 do a=accept $s 0 0 ; put {in}/f x ; close $a".to_owned());
+    let ops: Vec<&str> = ops.iter().map(String::as_str).collect();
+    let bare = Bed::new(&[]).bare(&ops);
+    let boxed = Bed::new(&[]).boxed(&with(json!({})), &ops);
+    assert_eq!((bare.lines.len(), bare.last()), (ops.len(), boxed.last()), "{boxed:?}");
+    assert!(boxed.last().starts_with("ok"), "{boxed:?}");
+}
+
+#[test]
+fn closed_sockets_leave_room() {
+    let ops =
+        ["loop 17000 do s=socket AF_UNIX SOCK_STREAM 0 ; bind $s family:AF_UNIX 2 ; close $s"];
+    let (bare, boxed) = (Bed::new(&[]).bare(&ops), Bed::new(&[]).boxed(&with(json!({})), &ops));
+    assert_eq!(boxed.last(), bare.last(), "{boxed:?}");
+}

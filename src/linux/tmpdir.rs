@@ -116,9 +116,14 @@ fn lift(directory: &OwnedFd, root: &OwnedFd, fresh: &mut u64) -> bool {
         }
         // Moving a directory changes it: its own rights are needed too.
         let _ = open_directory(directory.as_fd(), name);
-        *fresh += 1;
-        // A name that is taken is no harm: the next round has the next number.
-        rustix::fs::renameat(directory, name, root, DecInt::new(*fresh)).is_ok()
+        loop {
+            *fresh += 1;
+            match rustix::fs::renameat(directory, name, root, DecInt::new(*fresh)) {
+                // The name is taken, maybe by `directory` itself.
+                Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
+                done => return done.is_ok(),
+            }
+        }
     })
 }
 
@@ -167,6 +172,10 @@ mod tests {
         let locked = Path::new(&path).join("locked");
         std::fs::create_dir(&locked).unwrap();
         std::fs::write(locked.join("f"), "x").unwrap();
+        for taken in ["1/2/c/d", "2/3/1", "4/5", "5/6/7"] {
+            std::fs::create_dir_all(Path::new(&path).join(taken)).unwrap();
+        }
+        std::fs::write(Path::new(&path).join("3"), "x").unwrap();
         let victim = outer.path().join("neighbour");
         std::fs::set_permissions(&victim, std::os::unix::fs::PermissionsExt::from_mode(0o644))
             .unwrap();

@@ -112,9 +112,12 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
     }
     if host.nested {
         let outer =
-            "inside another run the outer policy alone says which sockets may be connected to";
+            "inside another run no Unix socket is connected to: only a broker can say which";
         for rule in &network.allow_unix_sockets {
             add("unix-sockets", outer, Some(&rule.origin), true);
+        }
+        if let Some(all) = network.allow_all_unix_sockets.as_ref().filter(|all| all.value) {
+            add("unix-sockets", outer, Some(&all.origin), true);
         }
     }
     found.extend(limits::shortfalls(&policy.limits, host));

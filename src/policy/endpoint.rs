@@ -215,6 +215,11 @@ impl Endpoints {
         !self.sockets.rules().is_empty()
     }
 
+    /// Whether any socket of a process outside may be connected to by its path.
+    pub fn opens_sockets(&self) -> bool {
+        self.lists_sockets() || self.all_sockets.as_ref().is_some_and(|all| all.value)
+    }
+
     /// The line that would open a socket for being moved or linked from `from` to `to`.
     pub fn socket_move(&self, from: &[u8], to: &[u8]) -> Option<&Rule> {
         if !self.lists_sockets() || self.socket(from).is_open() {

@@ -46,7 +46,7 @@ impl Task<'_> {
                 _ => tie(copy, loopback_beside(to))?,
             }
         }
-        Ok(socket::connect(copy, address.bytes()).into())
+        self.connect_waiting(copy, address.bytes())
     }
 
     pub(super) fn bind_internet(&self, copy: &OwnedFd, address: &Address) -> Result<Answer, Errno> {

@@ -132,6 +132,7 @@ impl Task<'_> {
             libc::SYS_semget => (Kind::Semaphores, self.call.arg(1) as usize, self.int(2)),
             _ => (Kind::Messages, 0, self.int(1)),
         };
+        self.may_act()?;
         let key = self.int(0);
         let objects = &self.broker.memory;
         let exclusive = flags & libc::IPC_EXCL != 0;
@@ -167,6 +168,7 @@ impl Task<'_> {
             libc::SYS_semop | libc::SYS_semtimedop | libc::SYS_semctl => Kind::Semaphores,
             _ => Kind::Messages,
         };
+        self.may_act()?;
         let id = self.int(0);
         if self.broker.memory.made().ids.contains(&(kind, id)) {
             return Ok(Answer::Continue);

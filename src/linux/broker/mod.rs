@@ -6,6 +6,7 @@
 //! decision on the kernel's second look. See SECURITY.md, "The broker".
 
 mod attributes;
+mod diag;
 mod direct;
 mod execute;
 mod grants;
@@ -114,8 +115,8 @@ pub struct Broker {
     kernel_read: Held,
     reads: bool,
     endpoints: Endpoints,
-    /// The sockets that are as good as the host, by device and inode.
-    daemons: OnceLock<HashSet<(u64, u64)>>,
+    /// The sockets that were as good as the host at the launch, by device and inode.
+    daemons: HashSet<(u64, u64)>,
     linked: HashMap<(u64, u64, Access), Rule>,
     inherited: Vec<(u64, u64, Access)>,
     /// The root directory.
@@ -160,14 +161,22 @@ impl Broker {
         let open = |path| rustix::fs::open(path, directory, Mode::empty());
         let linked =
             config.linked.into_iter().map(|(dev, ino, access, rule)| ((dev, ino, access), rule));
+        // Now, with all of the launcher's rights; where no socket of a process outside can be reached,
+        // nobody asks.
+        let endpoints = config.endpoints;
+        let daemons = if endpoints.opens_sockets() {
+            unix::daemons(&endpoints).collect()
+        } else {
+            HashSet::new()
+        };
         Ok(Broker {
             listener: OnceLock::new(),
             kernel_write: Held::new(&config.kernel_write, &config.cwd, &config.decider),
             kernel_read: Held::new(&config.kernel_read, &config.cwd, &config.decider),
             decider: config.decider,
             reads: config.reads,
-            endpoints: config.endpoints,
-            daemons: OnceLock::new(),
+            endpoints,
+            daemons,
             linked: linked.collect(),
             inherited: config.inherited,
             root: open("/")?,

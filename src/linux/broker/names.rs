@@ -195,6 +195,12 @@ impl Task<'_> {
             if let Some(refusal) = self.socket_refused(&object, &name)? {
                 return self.deny_new(&name, refusal);
             }
+            if let Some(rule) = broker.decider.link_name(&name.path)
+                && file_type(&rustix::fs::fstat(&object.fd)?) == FileType::Symlink
+            {
+                let message = "a link here would stand for what the rule denies";
+                return self.deny_new(&name, guarded(&name, rule, message));
+            }
             // Landlock wants the right to move names in the directories on both sides.
             let held = broker.kernel_holds(Access::Write, parent(&object.path));
             if held && self.kernel_moves(&name.spot) && !object.is_anonymous() {
@@ -287,12 +293,12 @@ impl Task<'_> {
         let exchange = flags & libc::RENAME_EXCHANGE != 0;
         let noreplace = flags & libc::RENAME_NOREPLACE != 0;
         let target_is_special = if noreplace { Errno::EXIST } else { Errno::BUSY };
-        let from = self.named(old.0, self.path(old.1)?, [Errno::BUSY; 3])?;
-        let to = self.named(new.0, self.path(new.1)?, [target_is_special; 3])?;
-        // A socket is known by what stands at the name, which no other move may change meanwhile.
-        let lists = self.broker.endpoints.lists_sockets();
-        let _alone =
-            lists.then(|| self.broker.moves.lock().unwrap_or_else(PoisonError::into_inner));
+        let (old, new) = ((old.0, self.path(old.1)?), (new.0, self.path(new.1)?));
+        // The move is judged by what stands at the names, directory or file, which no other move may
+        // change meanwhile. Where a name is guarded, the kernel grants no move to happen without us.
+        let _alone = self.broker.moves.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = self.named(old.0, old.1, [Errno::BUSY; 3])?;
+        let to = self.named(new.0, new.1, [target_is_special; 3])?;
         let moved = from.spot.stat()?;
         let replaced = match to.spot.stat() {
             Ok(stat) if noreplace => {

@@ -10,6 +10,7 @@ use crate::linux::sys::{memory, socket};
 use crate::policy::endpoint::Line;
 use crate::policy::{Closed, Passage};
 use crate::trap::{Grant, Operation, suggest_endpoint};
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, listen};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -170,6 +171,19 @@ impl Task<'_> {
             _ => Ok(self.refuse_family(Operation::Connect, &address)),
         };
         Ok(socket.answer(self.broker, answer.into(), false))
+    }
+
+    /// Connects `copy`, which may take as long as the other end lets it.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`, as from a full backlog or without a free port, when too many others wait: the broker
+    /// would have no worker left for whoever is to accept them.
+    pub(super) fn connect_waiting(&self, copy: &OwnedFd, address: &[u8]) -> Result<Answer, Errno> {
+        let waits = !fcntl_getfl(copy)?.contains(OFlags::NONBLOCK);
+        let place = waits.then(|| self.broker.pool.place_to_wait());
+        let _place = place.transpose().map_err(|_| Errno::AGAIN)?;
+        Ok(socket::connect(copy, address).into())
     }
 
     /// bind(2).

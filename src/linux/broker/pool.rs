@@ -36,7 +36,7 @@ pub struct Pool {
     slots: Mutex<Vec<Arc<Slot>>>,
     /// Threads that do calls over after an answer, and receive none.
     helpers: Mutex<Vec<Arc<Slot>>>,
-    /// Workers that wait for the other end of a FIFO.
+    /// Workers that wait for the other end of a FIFO or a connection.
     waiting: AtomicU64,
     /// Calls received, ever.
     calls: AtomicU64,
@@ -69,7 +69,7 @@ impl Slot {
     }
 }
 
-/// Leave for one worker to wait for as long as the other end of a FIFO takes.
+/// Leave for one worker to wait for as long as the other end of a FIFO or a connection takes.
 pub struct Waiting<'a>(&'a AtomicU64);
 
 impl Drop for Waiting<'_> {

@@ -7,8 +7,9 @@
 use super::Broker;
 use super::task::Task;
 use crate::linux::sys::Errno;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, Stat};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 /// An object, pinned.
 pub struct Object {
@@ -34,7 +35,18 @@ impl Object {
     /// Whether it has no place in the tree (a pipe, a socket, a memory file), so that no policy can
     /// be about it.
     pub fn is_anonymous(&self) -> bool {
-        !self.path.starts_with(b"/") || self.path.starts_with(b"/memfd:")
+        !self.path.starts_with(b"/") || self.path.starts_with(b"/memfd:") && self.is_memory_file()
+    }
+
+    /// Whether it is on the file system that memfd_create(2) makes files on, which is mounted nowhere.
+    /// The name alone says nothing: any file can be called so.
+    fn is_memory_file(&self) -> bool {
+        static DEVICE: OnceLock<Option<u64>> = OnceLock::new();
+        let device = *DEVICE.get_or_init(|| {
+            let file = rustix::fs::memfd_create(c"", MemfdFlags::CLOEXEC).ok()?;
+            rustix::fs::fstat(&file).ok().map(|stat| stat.st_dev)
+        });
+        device.is_some() && rustix::fs::fstat(&self.fd).ok().map(|stat| stat.st_dev) == device
     }
 }
 

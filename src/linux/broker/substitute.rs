@@ -6,11 +6,10 @@
 
 use super::task::Task;
 use super::{Answer, Broker, Errno};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, OFlags};
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use std::collections::VecDeque;
-use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
@@ -156,16 +155,12 @@ impl Broker {
         state: usize,
         fresh: &str,
     ) -> Result<Option<String>, Errno> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.proc, table, flags, Mode::empty())?;
-        let mut text = Vec::new();
-        std::fs::File::from(file).read_to_end(&mut text).map_err(|_| Errno::IO)?;
-        let (text, inode) = (String::from_utf8_lossy(&text), inode.to_string());
-        let line = text.lines().find(|l| l.split_whitespace().nth(at) == Some(inode.as_str()));
+        let inode = inode.to_string();
+        let line = self.find_line(table, |line| line.split_whitespace().nth(at) == Some(&inode))?;
         // SYN_SENT is 02 in both tables of TCP; a Unix socket is never on its way.
-        match line.and_then(|line| line.split_whitespace().nth(state)) {
+        match line.as_deref().and_then(|line| line.split_whitespace().nth(state)) {
             None => Ok(None),
-            Some(found) if found == fresh => Ok(line.map(str::to_owned)),
+            Some(found) if found == fresh => Ok(line),
             Some("02") => Err(Errno::ALREADY),
             Some(_) => Err(Errno::ISCONN),
         }

@@ -1,23 +1,24 @@
 //! Unix sockets: those that the run bound, and those outside that a line of the policy opens.
 
+use super::diag;
 use super::report::Refusal;
 use super::resolve::{Last, Object, fd_name, file_type};
 use super::task::Task;
 use super::{Answer, Broker, Errno};
 use crate::linux::sys::socket;
-use crate::policy::{Access, Closed, Passage};
+use crate::policy::{Access, Closed, Endpoints, Passage};
 use crate::trap::Operation;
 use rustix::fs::{AtFlags, FileType, ResolveFlags, StatxFlags};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most addresses that a run may have bound.
+/// Most addresses that living sockets of a run may have.
 const LIMIT: usize = 16 * 1024;
 
-/// Unix sockets that the run bound.
+/// Unix sockets that the run bound: their addresses, and the inode numbers of the sockets themselves.
 #[derive(Default)]
-pub struct Bound(Mutex<HashSet<Name>>);
+pub struct Bound(Mutex<HashMap<Name, u64>>);
 
 #[derive(PartialEq, Eq, Hash)]
 enum Name {
@@ -27,16 +28,37 @@ enum Name {
 }
 
 impl Bound {
+    fn names(&self) -> MutexGuard<'_, HashMap<Name, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn contains(&self, name: &Name) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+        self.names().contains_key(name)
     }
 
-    fn insert(&self, name: Name) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
+    fn insert(&self, name: Name, socket: &OwnedFd) -> Result<(), Errno> {
+        let number = rustix::fs::fstat(socket)?.st_ino;
+        self.names().insert(name, number);
+        Ok(())
     }
 
-    fn is_full(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len() >= LIMIT
+    /// Forgets sockets that are closed, if there are too many.
+    ///
+    /// # Errors
+    ///
+    /// `ENOBUFS` when too many are left.
+    fn make_room(&self, broker: &Broker) -> Result<(), Errno> {
+        let mut names = self.names();
+        if names.len() < LIMIT {
+            return Ok(());
+        }
+        let mut alive = HashSet::new();
+        broker.find_line("self/net/unix", |line| {
+            alive.extend(line.split_whitespace().nth(6).and_then(|word| word.parse::<u64>().ok()));
+            false
+        })?;
+        names.retain(|_, number| alive.contains(number));
+        if names.len() < LIMIT { Ok(()) } else { Err(Errno::NOBUFS) }
     }
 
     /// Whether the run bound the abstract `name`, with its leading NUL.
@@ -97,20 +119,22 @@ impl Task<'_> {
         match unix_address(address) {
             UnixAddress::Unnamed => Ok(socket::connect(copy, address).into()),
             UnixAddress::Abstract(name) => {
+                self.may_act()?;
                 if !self.broker.sockets.contains(&Name::Abstract(name.to_vec())) {
                     let target = format!("@{}", String::from_utf8_lossy(&name[1..]));
                     let why = Some(OUTSIDE);
                     return Ok(self.refuse_network(Operation::Connect, target, None, None, why));
                 }
-                Ok(socket::connect(copy, address).into())
+                self.connect_waiting(copy, address)
             }
             UnixAddress::Path(path) => {
+                self.may_act()?;
                 let object = self.object(libc::AT_FDCWD, path, true, ResolveFlags::empty())?;
                 if file_type(&rustix::fs::fstat(&object.fd)?) != FileType::Socket {
                     return Err(Errno::CONNREFUSED);
                 }
                 if !self.broker.sockets.owns(&object.fd, b"")? {
-                    let passage = self.broker.passage(&object)?;
+                    let passage = self.passage(&object)?;
                     let target = || String::from_utf8_lossy(&object.path).into_owned();
                     let refused = self.refused_endpoint(Operation::Connect, passage, target);
                     if let Some(answer) = refused {
@@ -118,7 +142,7 @@ impl Task<'_> {
                     }
                 }
                 let pinned = format!("/proc/self/fd/{}", fd_name(object.fd.as_fd()));
-                Ok(socket::connect(copy, &to_unix(pinned.as_bytes())).into())
+                self.connect_waiting(copy, &to_unix(pinned.as_bytes()))
             }
         }
     }
@@ -128,21 +152,19 @@ impl Task<'_> {
         if family(address) != libc::AF_UNIX {
             return Ok(socket::bind(copy, address).into());
         }
-        if broker.sockets.is_full() {
-            return Err(Errno::NOBUFS);
-        }
+        broker.sockets.make_room(broker)?;
         match unix_address(address) {
             UnixAddress::Unnamed => {
                 // The kernel picks an abstract name.
                 socket::bind(copy, address)?;
                 if let Ok(Some(name)) = socket::own_abstract_name(copy) {
-                    broker.sockets.insert(Name::Abstract(name));
+                    broker.sockets.insert(Name::Abstract(name), copy)?;
                 }
                 Ok(Answer::Value(0))
             }
             UnixAddress::Abstract(name) => {
                 socket::bind(copy, address)?;
-                broker.sockets.insert(Name::Abstract(name.to_vec()));
+                broker.sockets.insert(Name::Abstract(name.to_vec()), copy)?;
                 Ok(Answer::Value(0))
             }
             UnixAddress::Path(path) => {
@@ -169,35 +191,53 @@ impl Task<'_> {
                 // long. Each worker has a working directory of its own.
                 rustix::process::fchdir(&spot.dir)?;
                 socket::bind(copy, &to_unix(&spot.name))?;
-                broker.sockets.insert(inode(&spot.dir, spot.bare_name())?);
+                // By now, another socket may have been moved to the name. One that is not known to be
+                // the run's is as good as one outside.
+                if let (Ok(name), Ok(bound)) =
+                    (inode(&spot.dir, spot.bare_name()), diag::bound_inode(copy))
+                    && matches!(name, Name::Inode(_, number, ..) if number as u32 == bound)
+                {
+                    broker.sockets.insert(name, copy)?;
+                }
                 Ok(Answer::Value(0))
             }
         }
     }
 }
 
-impl Broker {
+impl Task<'_> {
     /// Decides about the socket `object`, which the run did not bind.
     fn passage(&self, object: &Object) -> Result<Passage<'_>, Errno> {
-        let passage = self.endpoints.socket(&object.path);
+        let broker = self.broker;
+        let passage = broker.endpoints.socket(&object.path);
         // A mount or a link may give a daemon's socket a name that nobody knows it by.
-        if passage.is_open() && !self.endpoints.names_socket(&object.path) {
+        if passage.is_open() && !broker.endpoints.names_socket(&object.path) {
             let stat = rustix::fs::fstat(&object.fd)?;
-            if self.daemons().contains(&(stat.st_dev, stat.st_ino)) {
+            let inode = (stat.st_dev, stat.st_ino);
+            if broker.daemons.contains(&inode) || self.is_new_daemon(inode)? {
                 return Ok(Passage::Closed(Closed::Daemon, None));
             }
         }
         Ok(passage)
     }
 
-    /// Device and inode of the sockets that are as good as the host, looked up when first asked for.
-    fn daemons(&self) -> &HashSet<(u64, u64)> {
-        self.daemons.get_or_init(|| {
-            let paths = self.endpoints.daemons().paths();
-            let found = paths.iter().filter_map(|path| rustix::fs::stat(path.as_str()).ok());
-            found.map(|stat| (stat.st_dev, stat.st_ino)).collect()
-        })
+    /// Whether `inode` is that of a daemon's socket by now: one that started since the launch. Looked
+    /// up as the launcher, since the target may be somebody who cannot.
+    fn is_new_daemon(&self, inode: (u64, u64)) -> Result<bool, Errno> {
+        self.drop_identity();
+        let found = daemons(&self.broker.endpoints).any(|daemon| daemon == inode);
+        self.assume_identity()?;
+        Ok(found)
     }
+}
+
+/// Device and inode of the sockets that are as good as the host.
+pub fn daemons(endpoints: &Endpoints) -> impl Iterator<Item = (u64, u64)> {
+    let paths = endpoints.daemons().paths().into_iter();
+    paths.filter_map(|path| {
+        let stat = rustix::fs::stat(path.as_str()).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    })
 }
 
 fn family(address: &[u8]) -> i32 {

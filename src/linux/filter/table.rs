@@ -127,21 +127,16 @@ fn sockets(options: Options, list: &mut Vec<Decision>) {
         let cases = vec![(Test::NoBits(4, u32::MAX), Action::Allow)];
         list.push(Decision { nr: libc::SYS_sendto, cases, otherwise: Action::Notify });
     }
-    if options.learn && !options.unix_sockets {
-        let cases = vec![(Test::In(1, TYPE, STREAM | SEQPACKET), Action::Allow)];
-        list.push(Decision { nr: libc::SYS_socketpair, cases, otherwise: Action::Notify });
-    }
     if options.network {
         socket_options(list);
     }
-    if options.unix_sockets {
-        // A datagram socket sends to any address in sendmsg(2), which is never notified.
-        let cases = vec![
-            (Test::NotIn(0, u32::MAX, 1 << libc::AF_UNIX), refused),
-            (Test::In(1, TYPE, STREAM | SEQPACKET), Action::Allow),
-        ];
-        list.push(Decision { nr: libc::SYS_socketpair, cases, otherwise: refused });
-    }
+    // A datagram socket sends to any address in sendmsg(2), which is never notified.
+    let datagrams = if options.unix_sockets || options.learn { refused } else { Action::Allow };
+    let cases = vec![
+        (Test::NotIn(0, u32::MAX, 1 << libc::AF_UNIX), refused),
+        (Test::In(1, TYPE, STREAM | SEQPACKET), Action::Allow),
+    ];
+    list.push(Decision { nr: libc::SYS_socketpair, cases, otherwise: datagrams });
     if options.broker {
         // Also where all is open: some sockets are as good as the host.
         always(list, &[libc::SYS_connect, libc::SYS_bind], Action::Notify);
@@ -187,6 +182,10 @@ fn socket_cases(options: Options, refused: Action) -> Vec<(Test, Action)> {
     let netlink = 1 << libc::AF_NETLINK;
     let mut cases = vec![(Test::NotIn(0, u32::MAX, unix | internet | netlink), refused)];
     if options.network {
+        if !options.broker {
+            // Landlock sees no port that listen(2) takes by itself, and nobody else looks.
+            cases.push((Test::In(0, u32::MAX, internet), refused));
+        }
         // 0 is TCP for a stream; MPTCP, SCTP and the rest are not TCP to Landlock.
         let tcp = 1 << libc::IPPROTO_TCP | 1;
         cases.push((Test::NotIn(2, u32::MAX, tcp), refused));

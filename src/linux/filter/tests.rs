@@ -122,3 +122,23 @@ fn sockets_are_decided_by_family_type_and_protocol() {
         assert_eq!(got, wants, "{family} {kind} {protocol}");
     }
 }
+
+#[test]
+fn a_pair_is_of_the_unix_family_whatever_is_open() {
+    for options in all_options() {
+        let program = build(options);
+        let decide = |call: i64, family: i32, kind: i32| {
+            run(&program, AUDIT_ARCH, call as u32, [family as u64, kind as u64, 0, 0, 0, 0])
+        };
+        let allow = libc::SECCOMP_RET_ALLOW;
+        for family in [libc::AF_INET, libc::AF_VSOCK, libc::AF_TIPC, 4000] {
+            assert_ne!(decide(libc::SYS_socketpair, family, libc::SOCK_STREAM), allow, "{family}");
+        }
+        assert_eq!(decide(libc::SYS_socketpair, libc::AF_UNIX, libc::SOCK_STREAM), allow);
+        // Without a broker nobody ties a socket to loopback.
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            let made = decide(libc::SYS_socket, family, libc::SOCK_STREAM) == allow;
+            assert_eq!(made, options.broker || !options.network);
+        }
+    }
+}

@@ -136,6 +136,30 @@ pub fn way(rest: &str, vars: &Vars) -> Outcome {
     })
 }
 
+/// `race-bind N NAME OUTSIDE`: binds NAME over and over, while another thread moves OUTSIDE there and
+/// back. Counts binds, and those after which OUTSIDE answers by either name.
+pub fn bind(rest: &str, vars: &Vars) -> Outcome {
+    let mut words = rest.split(' ');
+    let [count, name, outside] = [(); 3].map(|()| words.next().unwrap_or_default());
+    let swap = |turn: bool| {
+        let (from, to) = if turn { (outside, name) } else { (name, outside) };
+        let _ = std::fs::rename(from, to);
+    };
+    let on_socket = |call: &str, path: &str| {
+        let kind = "AF_UNIX SOCK_STREAM|SOCK_NONBLOCK 0";
+        let fd = Call::parse("socket", kind, vars).make().ok()?;
+        let done = Call::parse(call, &format!("{fd} un:{path} #"), vars).make();
+        // SAFETY: a descriptor that was just made.
+        unsafe { libc::close(fd as i32) };
+        done.ok()
+    };
+    contest(number(count, vars), swap, || {
+        on_socket("bind", name)?;
+        // What was bound does not listen.
+        Some([outside, name].iter().any(|path| on_socket("connect", path).is_some()))
+    })
+}
+
 /// `race-fd N A B X CALL ...`: the number X means A and B in turn, while another thread makes the call.
 /// Counts successes.
 pub fn descriptor(rest: &str, vars: &Vars) -> Outcome {

@@ -89,6 +89,7 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Opti
         "race-connect" => race::connect(&text, vars),
         "race-address" => race_sockets::address(&text, vars),
         "race-way" => race_sockets::way(&text, vars),
+        "race-bind" => race_sockets::bind(&text, vars),
         "race-fd" => race_sockets::descriptor(&text, vars),
         "name" => race_sockets::name(number(rest, vars), false),
         "peer" => race_sockets::name(number(rest, vars), true),
