@@ -63,6 +63,21 @@ fn nothing_takes_the_place_of_a_directory_that_a_denial_names() {
     assert!(fine.status.success(), "{fine:?}");
 }
 
+/// A link that is moved or linked to a name on the way to a denial stands for what is denied, as one
+/// that is made there.
+#[test]
+fn a_link_gets_no_name_on_the_way_to_a_denial() {
+    let policy = json!({"filesystem": {"allowWrite": ["."], "denyRead": ["t/secret"]}});
+    let setup = "mkdir mine; ln -s mine link; echo x > mine/secret; echo y > file";
+    for (name, script) in
+        [("made", "ln -s mine t"), ("linked", "ln -P link t"), ("moved", "mv -T link t")]
+    {
+        refused(name, setup, &policy, script);
+    }
+    let (_, fine) = both(setup, &policy, "ln -P link t2; mv link t3; ln -P file t4");
+    assert!(fine.status.success(), "{fine:?}");
+}
+
 /// The same directory, mounted elsewhere.
 #[test]
 fn a_denial_holds_where_a_mount_shows_the_same_directory() {

@@ -184,3 +184,42 @@ fn links_where_the_kernel_holds() {
 fn links_where_the_broker_acts() {
     races(&broker(), "{out}/f", LINKS);
 }
+
+/// A directory must not take a file's place while the file is moved: it would take what it holds along,
+/// past denials that are about its name, or out of the reach of a glob, and into and out of TMPDIR.
+#[test]
+fn a_directory_does_not_move_as_a_file() {
+    let globs = ["**/src/*/secret", "{in}/*/kept", "**/.git/hooks"];
+    let policy = json!({"filesystem": {"allowWrite": ["{in}"], "denyWrite": globs}});
+    let setup = &[
+        "mkdirat AT_FDCWD \"{in}/src 0755",
+        "mkdirat AT_FDCWD \"{in}/src/b 0755",
+        "put {in}/src/b/secret theirs",
+        "put {in}/src/a mine",
+        "mkdirat AT_FDCWD \"{in}/b 0755",
+        "put {in}/b/kept theirs",
+        "put {in}/a mine",
+    ];
+    for (name, a, to) in [
+        ("out of the reach of a glob", "src/a", "{in}/out"),
+        ("deeper", "a", "{in}/src/out"),
+        ("to the temporary directory", "a", "{tmp}/out"),
+    ] {
+        let b = a.replace('a', "b").replace("srb", "src");
+        let bed = Bed::new(setup);
+        let op = |n: &str, to: &str| format!("race-move {n} {{in}}/{a} {{in}}/{b} {to}");
+        let bare = bed.bare(&[&op("50000", &to.replace("{tmp}", "{root}"))]);
+        assert!(bare.last().ends_with(" 1"), "{name}: the control never won: {bare:?}");
+        bed.reset(setup);
+        let to = to.replace("{tmp}", "$TMPDIR");
+        let run = if to.starts_with('$') {
+            let probe = support::probe();
+            let line = format!("exec {} \"{}\"", probe.display(), bed.fill(&op("3000", &to)));
+            bed.launch(&policy, &[], &["sh", "-c", &line])
+        } else {
+            bed.boxed(&policy, &[&op("3000", &to)])
+        };
+        let moved: Vec<&str> = run.last().split(' ').collect();
+        assert!(moved.len() == 3 && moved[1] != "0" && moved[2] == "0", "{name}: {run:?}");
+    }
+}

@@ -143,6 +143,39 @@ pub fn exchange(rest: &str, vars: &Vars) -> Outcome {
     })
 }
 
+/// `race-move N A B TO`: one thread exchanges A, a file, and B, a directory; another moves A to TO, and
+/// back if it is the file. Gives how often it moved the file, and whether it ever moved the directory.
+pub fn moving(rest: &str, vars: &Vars) -> Outcome {
+    let (count, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    let mut names = rest.splitn(3, ' ');
+    let [a, b, to] =
+        [(); 3].map(|()| names.next().unwrap_or_else(|| crate::args::fail("race: too few words")));
+    let call = format!("AT_FDCWD \"{a} AT_FDCWD \"{b} RENAME_EXCHANGE");
+    let exchange = Call::parse("renameat2", &call, vars);
+    let done = AtomicBool::new(false);
+    let (mut files, mut won) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let _ = exchange.make();
+            }
+        });
+        for _ in 0..number(count, vars) {
+            if std::fs::rename(a, to).is_err() {
+                continue;
+            }
+            if std::fs::metadata(to).is_ok_and(|moved| moved.is_dir()) {
+                won = 1;
+                break;
+            }
+            files += 1;
+            let _ = std::fs::rename(to, a);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    Ok(format!("{files} {won}"))
+}
+
 fn split(rest: &str) -> [&str; 4] {
     let mut parts = rest.splitn(4, ' ');
     [(); 4].map(|()| parts.next().unwrap_or_else(|| crate::args::fail("race: too few words")))

@@ -23,7 +23,7 @@
 //! | `int80 P FLAGS MODE`, `x32 CALL ARGS` | a call through another entry |
 //! | `nest` | a seccomp filter and a Landlock domain of one's own |
 //! | `name $fd`, `peer $fd` | the socket's own address, and that of the other end |
-//! | `race-string`, `race-new`, `race-how`, `race-connect`, `race-link`, `race-exchange` | see [`crate::race`] |
+//! | `race-string`, `race-new`, `race-how`, `race-connect`, `race-link`, `race-exchange`, `race-move` | see [`crate::race`] |
 //! | `race-address`, `race-way`, `race-fd` | see [`crate::race_sockets`] |
 
 use crate::args::{self, Call, errno, fail, fill, leak, number};
@@ -95,6 +95,7 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Opti
         "peer" => race_sockets::name(number(rest, vars), true),
         "race-link" => race::link(&text, vars),
         "race-exchange" => race::exchange(&text, vars),
+        "race-move" => race::moving(&text, vars),
         _ => return None,
     })
 }
