@@ -189,7 +189,9 @@ fn a_person_is_asked_on_the_terminal() {
     let policy = bed.policy(&json!({"filesystem": {"allowWrite": ["{in}"]}})).display().to_string();
     let client = concat!(env!("CARGO_MANIFEST_DIR"), "/integration/harness/ask.py");
     let script = "for i in a b a; do echo $i > {out}/$i && echo made $i; done; \
-                  echo x > {out}/d\u{1b}; echo x > {out}/d\u{1b}; cat; exit 6";
+                  echo x > {out}/d\u{1b}; echo x > {out}/d\u{1b}; \
+                  exec python3 -c 'import signal as s; s.pthread_sigmask(s.SIG_BLOCK, [s.SIGINT]); \
+                  print(\"ready\", flush=True); s.sigwait([s.SIGINT]); exit(7)'";
     let program = ["-p", &policy, "--", "/bin/sh", "-c", script];
     let line = [&["python3", client, "--landstrip", LANDSTRIP][..], &program].concat();
     let mut terminal = Terminal::start(&bed, &line);
@@ -211,9 +213,10 @@ fn a_person_is_asked_on_the_terminal() {
     terminal.expect("allow? [y/a/n/v] ");
     terminal.write("v\n");
     terminal.expect("/out/d\\x1b by ");
-    // Ctrl-C is for the program: cat, and the shell that waits for it.
+    terminal.expect("ready");
+    // Ctrl-C is for the program, which waits for it in a way that loses none.
     terminal.write("\x03");
-    terminal.ends_with(130);
+    terminal.ends_with(7);
 }
 
 /// Ctrl-C while the program waits for an answer.
