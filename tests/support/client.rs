@@ -28,9 +28,12 @@ impl Client {
                 self.seen.push(record.clone());
                 return Some(record);
             }
-            match self.stream.read(&mut chunk).expect("a record in time") {
-                0 => return None,
-                size => self.bytes.extend_from_slice(&chunk[..size]),
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return None,
+                Ok(size) => self.bytes.extend_from_slice(&chunk[..size]),
+                // A read with a time-out is not started again after a signal.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => panic!("no record in time: {error}"),
             }
         }
     }
