@@ -3,8 +3,8 @@
 //! [`compile`] is a pure function. What it leaves to whoever installs the filter is in [`Filter`]:
 //! the flags for seccomp(2), and which calls are notified.
 //!
-//! Stages: [`rule`] reads the profile, [`abi`] knows system call numbers, [`search`] decides what each
-//! number gets, [`emit`] writes instructions.
+//! Stages: `rule` reads the profile, `abi` knows system call numbers, `search` decides what each
+//! number gets, `emit` writes instructions.
 //!
 //! What a profile means, where the specification leaves it open, is what runc and crun have made of it
 //! through libseccomp:
