@@ -3,6 +3,8 @@
 set -euo pipefail
 
 landstrip=$(realpath "$1")
+# The demo builds in its own directory, wherever ours goes.
+unset CARGO_TARGET_DIR
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp -r integration/demo "$work/demo"
