@@ -357,6 +357,21 @@ fn a_limit_of_the_launcher_is_not_the_programs() {
     assert_eq!((run.code, run.last()), (Some(0), "1048576"), "{run:?}");
 }
 
+/// Short of memory, the kernel takes the program and not the launcher.
+#[test]
+fn the_program_is_taken_before_the_launcher() {
+    let bed = Bed::new(&[]);
+    let mut run = Running::start(&bed, &[], "echo $$; exec sleep 60");
+    let program = run.line();
+    let score = |pid: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).expect("a score");
+        text.trim().parse::<i32>().expect("a number")
+    };
+    let own = score("self");
+    assert_eq!(score(&run.child.id().to_string()), own);
+    assert_eq!(score(&program), (own + 300).min(1000));
+}
+
 #[test]
 fn shared_memory_that_could_not_be_removed_goes_with_the_run() {
     let bed = Bed::new(&[]);

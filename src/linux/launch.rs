@@ -6,6 +6,7 @@
 use super::broker::{self, Broker, Config, Learner, Queries, Reporter};
 use super::filter::{self, Options};
 use super::limits::Ceilings;
+use super::oom::Score;
 use super::supervise::{Ending, Signals};
 use super::sys::spawn::{self, CStrings, Launch, Step};
 use super::sys::{Errno, identity, signals};
@@ -158,6 +159,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
     };
 
     let scoped = support.landlock_abi >= SCOPED_ABI;
+    let score = Score::raise();
     // From here on this process is restricted, too.
     let mut outer = plan.outer.clone();
     outer.grants.extend(ceilings.places().map(|place| plan::Grant {
@@ -174,6 +176,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
         Some(broker) if plan.reads => start_served(broker, program),
         broker => start(broker.as_ref(), &program),
     };
+    score.restore();
     let result = match result {
         Ok(pid) => {
             raise_own_limits();

@@ -11,6 +11,7 @@ pub mod how;
 mod landlock;
 pub mod launch;
 mod limits;
+mod oom;
 mod supervise;
 pub mod sys;
 mod tmpdir;

@@ -66,8 +66,9 @@ impl TemporaryDirectory {
     }
 }
 
-/// Removes directory `name` of `parent` with what is in it. The watcher does this when the launcher
-/// was killed.
+/// Removes directory `name` of `parent` with what is in it.
+///
+/// Nothing here allocates: the watcher does this when the launcher was killed, at any point.
 pub fn remove(parent: BorrowedFd<'_>, name: &CStr) {
     if rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) != Err(Errno::NOTEMPTY) {
         return;

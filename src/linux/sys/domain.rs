@@ -1,11 +1,12 @@
 //! A run as a whole: who is in its domain, and how it ends.
 
 use super::signals::signal;
-use super::{Errno, check, last_errno};
+use super::{Errno, last_errno};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::AtFlags;
-use std::ffi::{CStr, c_int};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use rustix::process::{Signal, getppid, kill_process};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// Makes this process adopt the orphans below it (`PR_SET_CHILD_SUBREAPER`).
@@ -109,7 +110,9 @@ impl SignalScope {
     /// waits until this process is gone, kills the domain but itself, and then calls `last` with
     /// `directory`, until that is gone. After `time` it continues this process if that is stopped.
     ///
-    /// It is a copy of this process, so that the kernel, short of memory, takes one and not both.
+    /// It shares this process's memory: a copy of the page table, and of each page that we write later,
+    /// would cost half a launch. By the time of `last` no thread is left in there, but what one held stays
+    /// held: `last` must neither allocate nor take a lock.
     ///
     /// # Errors
     ///
@@ -122,15 +125,32 @@ impl SignalScope {
         time: Option<Duration>,
     ) -> Result<Watcher, Errno> {
         let (reader, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        // SAFETY: as fork(2), but for the signal at the end. This process has one thread yet, which
-        // waits for no other in the copy.
-        let pid = unsafe { libc::syscall(libc::SYS_clone, watcher_signal(), 0, 0, 0, 0) };
-        if pid == 0 {
-            watch(reader.as_fd(), directory, name, last, time);
-        }
-        let pid = check(pid)? as i32;
-        Ok(Watcher { pid, alive })
+        // Stack and argument live as long as the watcher does, so they are leaked.
+        let stack = Box::leak(vec![0u8; WATCHER_STACK].into_boxed_slice());
+        let deadline = time.map(|time| Instant::now() + time);
+        let (pipe, directory, name) = (reader.as_raw_fd(), directory.as_raw_fd(), name.to_owned());
+        let watch = Box::leak(Box::new(Watch { pipe, directory, name, last, deadline }));
+        // SAFETY: `watcher_main` runs on a stack of its own, and nobody else uses its argument. It has
+        // a copy of the table of descriptors, and so of the two in there.
+        let pid = unsafe {
+            let top = stack.as_mut_ptr().add(stack.len() & !15);
+            let flags = libc::CLONE_VM | watcher_signal();
+            libc::clone(watcher_main, top.cast(), flags, (&raw mut *watch).cast())
+        };
+        if pid < 0 { Err(last_errno()) } else { Ok(Watcher { pid, alive }) }
     }
+}
+
+/// Room for the watcher's frames, a buffer for getdents64(2) in them.
+const WATCHER_STACK: usize = 32 * 1024;
+
+/// What the watcher works from.
+struct Watch {
+    pipe: RawFd,
+    directory: RawFd,
+    name: CString,
+    last: fn(BorrowedFd<'_>, &CStr),
+    deadline: Option<Instant>,
 }
 
 impl Watcher {
@@ -169,19 +189,12 @@ fn refuses_signal(pid: i32) -> bool {
     pid > 1 && unsafe { libc::kill(pid, 0) } != 0 && last_errno() == Errno::PERM
 }
 
-/// What the watcher does.
-fn watch(
-    pipe: BorrowedFd<'_>,
-    directory: BorrowedFd<'_>,
-    name: &CStr,
-    last: fn(BorrowedFd<'_>, &CStr),
-    time: Option<Duration>,
-) -> ! {
-    let deadline = time.map(|time| Instant::now() + time);
-    let (low, high) = (pipe.as_raw_fd(), directory.as_raw_fd());
-    let (low, high) = (low.min(high), low.max(high));
-    // SAFETY: system calls by value and on a string; nobody in this copy uses the descriptors that are
-    // closed. Descriptors 0 to 2 are open, so `low` is above them.
+extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
+    // SAFETY: `start_watcher` leaked this for us.
+    let watch = unsafe { &*argument.cast::<Watch>() };
+    let (low, high) = (watch.pipe.min(watch.directory), watch.pipe.max(watch.directory));
+    // SAFETY: system calls by value and on a string; none of them fails, so none writes the errno that is
+    // shared with the launcher's thread. Descriptors 0 to 2 are open, so `low` is above them.
     unsafe {
         libc::setsid();
         // Who kills the launcher by name does not mean this one.
@@ -193,23 +206,24 @@ fn watch(
             }
         }
     }
+    // SAFETY: nobody closes them in this process's table.
+    let (pipe, directory) =
+        unsafe { (BorrowedFd::borrow_raw(watch.pipe), BorrowedFd::borrow_raw(watch.directory)) };
     let mut fds = [PollFd::new(&pipe, PollFlags::IN)];
-    while let Some(at) = deadline {
+    while let Some(at) = watch.deadline {
         let left = at.saturating_duration_since(Instant::now()).max(WAKE_UP);
-        match poll(&mut fds, left.try_into().ok().as_ref()) {
-            // SAFETY: by value. Our parent is the launcher as long as the pipe is open.
-            Ok(0) => unsafe {
-                libc::kill(libc::getppid(), libc::SIGCONT);
-            },
-            _ => break,
+        if poll(&mut fds, left.try_into().ok().as_ref()) != Ok(0) {
+            break;
         }
+        // Our parent is the launcher as long as the pipe is open.
+        let _ = getppid().map(|launcher| kill_process(launcher, Signal::CONT));
     }
     if rustix::io::read(pipe, &mut [0u8]) != Ok(1) {
         kill_domain();
         // What was killed may take a moment to go, and make a file before it does.
         for _ in 0..LAST_TRIES {
-            last(directory, name);
-            let left = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            (watch.last)(directory, &watch.name);
+            let left = rustix::fs::statat(directory, &watch.name, AtFlags::SYMLINK_NOFOLLOW);
             if left.err() == Some(Errno::NOENT) {
                 break;
             }
