@@ -78,6 +78,43 @@ fn a_link_gets_no_name_on_the_way_to_a_denial() {
     assert!(fine.status.success(), "{fine:?}");
 }
 
+/// What stands in the temporary directory is removed at the end, by the launcher, which no denial holds.
+#[test]
+fn the_temporary_directory_takes_nothing_that_is_denied_along() {
+    let policy = json!({"filesystem": {"allowWrite": ["."], "denyWrite": ["**/.git/hooks"]}});
+    let setup = "mkdir -p repo/.git/hooks; echo x > repo/.git/hooks/h; mkdir free; echo y > file";
+    let script = "t=$(mktemp -d); mv repo $t/repo; rm -rf $t";
+    refused("moved", setup, &policy, script);
+    let exchange = "t=$(mktemp -d); mkdir $t/d; mv --exchange -T $t/d repo";
+    if Command::new("mv")
+        .arg("--help")
+        .output()
+        .is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("--exchange"))
+    {
+        refused("exchanged", setup, &policy, exchange);
+    }
+    let fine =
+        "mkdir $TMPDIR/a; mv $TMPDIR/a $TMPDIR/b; mv file $TMPDIR/f; mv $TMPDIR/f f; mv free g";
+    let (_, fine) = both(setup, &policy, &fine.replace("$TMPDIR", "${TMPDIR:-.}"));
+    assert!(fine.status.success(), "{fine:?}");
+}
+
+/// Files in memory have paths that begin so, and no policy is about them.
+#[test]
+fn a_file_that_is_called_like_one_in_memory_is_none() {
+    if !support::have::have("names in /", &["root"]) {
+        return;
+    }
+    let top = format!("/memfd:landstrip-test-{}", std::process::id());
+    std::fs::create_dir(&top).expect("mkdir");
+    let policy = json!({"filesystem": {"allowWrite": ["/"], "denyWrite": ["/**/secret"]}});
+    let (bare, sandboxed) = both("true", &policy, &format!("echo x > {top}/secret"));
+    let (_, fine) = both("true", &policy, &format!("echo x > {top}/other"));
+    std::fs::remove_dir_all(&top).expect("remove");
+    assert!(bare.status.success() && fine.status.success(), "{bare:?} {fine:?}");
+    assert!(!sandboxed.status.success(), "{sandboxed:?}");
+}
+
 /// The same directory, mounted elsewhere.
 #[test]
 fn a_denial_holds_where_a_mount_shows_the_same_directory() {

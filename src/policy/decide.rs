@@ -191,6 +191,20 @@ impl Decider {
         })
     }
 
+    /// A rule that denies, or could come to deny, writing something strictly below `path`.
+    pub fn write_denial_below(&self, path: &[u8]) -> Option<&Rule> {
+        if path.first() != Some(&b'/') {
+            return None; // decide() denies the path.
+        }
+        let denies = |rule: &Rule| rule.effect == Effect::Deny && rule.access == Access::Write;
+        self.index.any_below(&self.rules, path, denies).or_else(|| {
+            self.globs(path)
+                .filter(|(rule, ..)| denies(rule))
+                .find(|(_, glob, _)| matches!(glob.reach(path), Reach::Above | Reach::Live(_)))
+                .map(|(rule, ..)| rule)
+        })
+    }
+
     /// Whether a symbolic link must not be created at `path` because the name lies on the way to a
     /// denied path, which would then mean something else: the rule that denies it.
     pub fn link_name(&self, path: &[u8]) -> Option<&Rule> {

@@ -4,6 +4,7 @@ use super::report::Refusal;
 use super::resolve::{Last, Object, Spot, file_type};
 use super::task::Task;
 use super::{Answer, Errno};
+use crate::plan::TEMPORARY;
 use crate::policy::{Access, Rule};
 use crate::trap::Reason;
 use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, ResolveFlags};
@@ -360,6 +361,13 @@ impl Task<'_> {
         .into())
     }
 
+    /// Whether the name goes with the run's temporary directory, which no denial holds the launcher from
+    /// removing.
+    fn is_temporary(&self, name: &Name) -> bool {
+        let verdict = self.broker.decider.decide(Access::Write, &name.path);
+        verdict.rule().is_some_and(|rule| rule.origin.is_built_in() && rule.origin.key == TEMPORARY)
+    }
+
     /// Refuses to move what stands at `from` to `to`, if either name, or a name below, is denied.
     fn refuse_move(&self, from: &Name, to: &Name, kind: FileType) -> Result<Option<Answer>, Errno> {
         let (decider, endpoints) = (&self.broker.decider, &self.broker.endpoints);
@@ -367,6 +375,12 @@ impl Task<'_> {
             decider
                 .directory_move(&from.path, &to.path)
                 .or_else(|| endpoints.directory_move(&from.path, &to.path))
+                .map(|rule| (rule, "moving this directory would move what the rule is about"))
+                .or_else(|| {
+                    let into = self.is_temporary(to) && !self.is_temporary(from);
+                    let rule = decider.write_denial_below(&from.path).filter(|_| into)?;
+                    Some((rule, "what the rule is about would be removed with TMPDIR"))
+                })
         } else {
             None
         };
@@ -404,9 +418,7 @@ impl Task<'_> {
             return Ok(Some(self.refuse(refusal)));
         }
         let guard = match kind {
-            FileType::Directory => {
-                guard.map(|rule| (rule, "moving this directory would move what the rule is about"))
-            }
+            FileType::Directory => guard,
             FileType::Symlink => decider
                 .link_name(&to.path)
                 .map(|rule| (rule, "a link here would stand for what the rule denies")),
