@@ -1,12 +1,16 @@
 //! What is fuzzed: each function takes any bytes, and panics where a promise is broken. cargo-fuzz
 //! drives them, and so does `tests/fuzz.rs`.
 
+#[path = "../tests/support/naive.rs"]
+mod naive;
+
 use landstrip::learn::{Endpoint, Socket};
 use landstrip::linux::how;
 use landstrip::policy::{
     Access, Daemons, Decider, Format, Glob, MemoryTree, Place, glob, merge, parse, resolve, shipped,
 };
 use landstrip::trap::{Action, Lines, parse_answer};
+use naive::naive_path;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
@@ -87,29 +91,6 @@ pub fn globs(data: &[u8]) {
             let naive = (1..=names.len()).any(|end| naive_path(&parts, &names[..end]));
             assert_eq!(matched, naive, "{pattern:?} {path:?}");
         }
-    }
-}
-
-fn naive_path(pattern: &[&str], path: &[&str]) -> bool {
-    match (pattern, path) {
-        ([], []) => true,
-        (["**"], rest) => !rest.is_empty(),
-        (["**", after @ ..], rest) => (0..=rest.len()).any(|skip| naive_path(after, &rest[skip..])),
-        ([part, after @ ..], [name, rest @ ..]) => {
-            let (part, name): (Vec<_>, Vec<_>) = (part.chars().collect(), name.chars().collect());
-            naive_name(&part, &name) && naive_path(after, rest)
-        }
-        _ => false,
-    }
-}
-
-fn naive_name(pattern: &[char], name: &[char]) -> bool {
-    match (pattern, name) {
-        ([], []) => true,
-        (['*', after @ ..], rest) => (0..=rest.len()).any(|skip| naive_name(after, &rest[skip..])),
-        (['?', after @ ..], [_, rest @ ..]) => naive_name(after, rest),
-        ([p, after @ ..], [c, rest @ ..]) => p == c && naive_name(after, rest),
-        _ => false,
     }
 }
 

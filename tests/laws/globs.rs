@@ -1,11 +1,15 @@
 //! The glob matcher against two others: a naive one, and globset.
 
+#[path = "../support/naive.rs"]
+mod naive;
+
 use globset::GlobBuilder;
 use landstrip::policy::Glob;
 use landstrip::policy::glob::expand;
 use proptest::prelude::*;
 
 use crate::arbitrary::cases;
+use naive::naive_path;
 
 fn pattern() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
@@ -53,42 +57,6 @@ fn ours(pattern: &str, path: &str) -> bool {
 fn any_prefix(path: &str, test: impl Fn(&str) -> bool) -> bool {
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
     ends.into_iter().any(|end| test(&path[..end]))
-}
-
-fn naive_path(pattern: &[&str], path: &[&str]) -> bool {
-    match (pattern, path) {
-        ([], []) => true,
-        (["**"], rest) => !rest.is_empty(),
-        (["**", after @ ..], rest) => (0..=rest.len()).any(|skip| naive_path(after, &rest[skip..])),
-        ([first, after @ ..], [name, rest @ ..]) => {
-            let (first, name): (Vec<char>, Vec<char>) =
-                (first.chars().collect(), name.chars().collect());
-            naive_name(&first, &name) && naive_path(after, rest)
-        }
-        _ => false,
-    }
-}
-
-fn naive_name(pattern: &[char], name: &[char]) -> bool {
-    match (pattern, name) {
-        ([], []) => true,
-        (['*', after @ ..], rest) => (0..=rest.len()).any(|skip| naive_name(after, &rest[skip..])),
-        (['?', after @ ..], [_, rest @ ..]) => naive_name(after, rest),
-        (['[', inside @ ..], [c, rest @ ..]) => {
-            let end = inside.iter().position(|c| *c == ']').unwrap();
-            let (negated, set) = match &inside[..end] {
-                ['!', set @ ..] => (true, set),
-                set => (false, set),
-            };
-            let within = match set {
-                [low, '-', high] => (low..=high).contains(&c),
-                set => set.contains(c),
-            };
-            within != negated && naive_name(&inside[end + 1..], rest)
-        }
-        ([p, after @ ..], [c, rest @ ..]) => p == c && naive_name(after, rest),
-        _ => false,
-    }
 }
 
 proptest! {

@@ -4,7 +4,7 @@
 mod filter;
 
 use super::cases;
-use filter::{Call, every_name, run};
+use filter::{Call, VALUES, every_name, run};
 use landstrip::oci::seccomp::{Abi, Filter, compile, number};
 use oci_spec::runtime::{
     Arch, LinuxSeccomp, LinuxSeccompAction as Action, LinuxSeccompArg,
@@ -157,19 +157,6 @@ const NAMES: [&str; 16] = [
     "rt_sigaction",
     "ptrace",
     "no_such_call",
-];
-
-const VALUES: [u64; 10] = [
-    0,
-    1,
-    2,
-    40,
-    0x7e02_0000,
-    0xffff_ffff,
-    0x1_0000_0000,
-    0x1_0000_0001,
-    0x8000_0000_0000_0000,
-    u64::MAX,
 ];
 
 fn action() -> impl Strategy<Value = (&'static str, Option<u32>)> {

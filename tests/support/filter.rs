@@ -64,3 +64,17 @@ pub fn every_name() -> Vec<String> {
     assert!(names.len() > 400, "the table has {} names", names.len());
     names
 }
+
+/// Values near which comparisons change their mind.
+pub const VALUES: [u64; 10] = [
+    0,
+    1,
+    2,
+    40,
+    0x7e02_0000,
+    0xffff_ffff,
+    0x1_0000_0000,
+    0x1_0000_0001,
+    0x8000_0000_0000_0000,
+    u64::MAX,
+];

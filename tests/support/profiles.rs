@@ -1,6 +1,6 @@
 //! Seccomp profiles that engines ship, and random calls.
 
-use super::filter::Call;
+use super::filter::{Call, VALUES};
 use landstrip::oci::seccomp::{Abi, number};
 use oci_spec::runtime::LinuxSeccomp;
 use serde_json::{Value, json};
@@ -41,20 +41,6 @@ pub fn engine_profile(text: &str, caps: &[&str]) -> LinuxSeccomp {
     }
     serde_json::from_value(out).expect("a profile")
 }
-
-/// Values near which comparisons change their mind.
-const VALUES: [u64; 10] = [
-    0,
-    1,
-    2,
-    40,
-    0x7e02_0000,
-    0xffff_ffff,
-    0x1_0000_0000,
-    0x1_0000_0001,
-    0x8000_0000_0000_0000,
-    u64::MAX,
-];
 
 /// Reproducible choices (splitmix64).
 pub struct Random {

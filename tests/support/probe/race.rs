@@ -7,7 +7,7 @@
 use crate::args::{Call, fill, leak, number};
 use crate::{Outcome, Vars};
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 /// `race-string N ALLOWED FORBIDDEN CALL ...RACE...`: one thread rewrites the path in memory
 /// between the two names, which have the same length, while another makes the call.
@@ -152,14 +152,11 @@ pub fn moving(rest: &str, vars: &Vars) -> Outcome {
         [(); 3].map(|()| names.next().unwrap_or_else(|| crate::args::fail("race: too few words")));
     let call = format!("AT_FDCWD \"{a} AT_FDCWD \"{b} RENAME_EXCHANGE");
     let exchange = Call::parse("renameat2", &call, vars);
-    let done = AtomicBool::new(false);
     let (mut files, mut won) = (0, 0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                let _ = exchange.make();
-            }
-        });
+    let swap = |_| {
+        let _ = exchange.make();
+    };
+    against(swap, |_| {
         for _ in 0..number(count, vars) {
             if std::fs::rename(a, to).is_err() {
                 continue;
@@ -171,7 +168,6 @@ pub fn moving(rest: &str, vars: &Vars) -> Outcome {
             files += 1;
             let _ = std::fs::rename(to, a);
         }
-        done.store(true, Ordering::Relaxed);
     });
     Ok(format!("{files} {won}"))
 }
@@ -194,20 +190,8 @@ fn race(
     let opens = ["open", "openat", "openat2", "creat"].contains(&word);
     let identity = |path: &str| std::fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
     let wanted = identity(forbidden);
-    let done = AtomicBool::new(false);
     let (mut succeeded, mut reached) = (0, 0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut turn = false;
-            while !done.load(Ordering::Relaxed) {
-                turn = !turn;
-                swap(turn);
-                for _ in 0..pause(turn) {
-                    std::hint::spin_loop();
-                }
-            }
-            swap(false);
-        });
+    against(swap, |_| {
         for _ in 0..count {
             let Ok(value) = call.make() else { continue };
             succeeded += 1;
@@ -218,13 +202,33 @@ fn race(
                 unsafe { libc::close(value as i32) };
             }
         }
-        done.store(true, Ordering::Relaxed);
     });
     Ok(if opens { format!("{succeeded} {reached}") } else { format!("{succeeded}") })
 }
 
+/// Runs `body` while another thread turns `swap` over and over. `body` sees the number of turns.
+pub fn against(swap: impl Fn(bool) + Sync, body: impl FnOnce(&AtomicU32)) {
+    let (done, turns) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut turn = false;
+            while !done.load(Ordering::Relaxed) {
+                turn = !turn;
+                swap(turn);
+                turns.fetch_add(1, Ordering::Relaxed);
+                for _ in 0..pause(turn) {
+                    std::hint::spin_loop();
+                }
+            }
+            swap(false);
+        });
+        body(&turns);
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
 /// A pause of varying length, so that the swap meets every phase of the call.
-pub fn pause(turn: bool) -> u32 {
+fn pause(turn: bool) -> u32 {
     use std::cell::Cell;
     thread_local!(static SEED: Cell<u32> = const { Cell::new(0x9e37_79b9) });
     SEED.with(|seed| {

@@ -1,10 +1,10 @@
 //! Attackers that change where a socket call goes while another thread makes it.
 
 use crate::args::{self, Call, errno, fail, number};
-use crate::race::pause;
+use crate::race::against;
 use crate::{Outcome, Vars};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Turns that a contest lasts at least: the other thread may be slow to start.
 const TURNS: u32 = 200;
@@ -50,21 +50,8 @@ fn ip(bytes: &[u8]) -> Option<IpAddr> {
 /// Runs `attempt` at least `count` times while another thread turns `swap` over and over. Reports how often it
 /// succeeded, and how often it went where it must not.
 fn contest(count: i64, swap: impl Fn(bool) + Sync, attempt: impl Fn() -> Option<bool>) -> Outcome {
-    let (done, turns) = (AtomicBool::new(false), AtomicU32::new(0));
     let (mut succeeded, mut elsewhere) = (0, 0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut turn = false;
-            while !done.load(Ordering::Relaxed) {
-                turn = !turn;
-                swap(turn);
-                turns.fetch_add(1, Ordering::Relaxed);
-                for _ in 0..pause(turn) {
-                    std::hint::spin_loop();
-                }
-            }
-            swap(false);
-        });
+    against(swap, |turns| {
         for tries in 0.. {
             if tries >= count && turns.load(Ordering::Relaxed) >= TURNS {
                 break;
@@ -74,7 +61,6 @@ fn contest(count: i64, swap: impl Fn(bool) + Sync, attempt: impl Fn() -> Option<
                 elsewhere += i64::from(strayed);
             }
         }
-        done.store(true, Ordering::Relaxed);
     });
     Ok(format!("{succeeded} {elsewhere}"))
 }
