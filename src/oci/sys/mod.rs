@@ -1,0 +1,2 @@
+//! Small safe wrappers around what `rustix` lacks: a file for each user.
+#![allow(unsafe_code)]
