@@ -1,2 +1,4 @@
 //! Small safe wrappers around what `rustix` lacks: a file for each user.
 #![allow(unsafe_code)]
+
+pub mod mount;
