@@ -13,14 +13,16 @@ pub enum Contender {
     Bare,
     /// `bwrap`, from `PATH`.
     Bubblewrap,
+    /// The least that the mechanisms cost which hold the policy, see [`crate::least`].
+    Least,
     /// The launcher under test.
     Landstrip,
 }
 
 impl Contender {
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = 4;
     pub const ALL: [Contender; Self::COUNT] =
-        [Contender::Bare, Contender::Bubblewrap, Contender::Landstrip];
+        [Contender::Bare, Contender::Bubblewrap, Contender::Least, Contender::Landstrip];
 
     /// The place in arrays by contender.
     pub fn index(self) -> usize {
@@ -32,6 +34,7 @@ impl Contender {
         match self {
             Contender::Bare => "bare",
             Contender::Bubblewrap => "bubblewrap",
+            Contender::Least => "least",
             Contender::Landstrip => "landstrip",
         }
     }
@@ -50,6 +53,8 @@ pub struct Job {
     pub policies: Vec<OsString>,
     /// Arguments that bubblewrap takes beyond the base; `None` where it cannot say the policy.
     pub bubblewrap: Option<Vec<OsString>>,
+    /// The mode of [`crate::least`] that does what the policy takes; only for `inner` loads.
+    pub least: Option<&'static str>,
     /// What the load has to find refused before it starts, in a sandbox: an environment variable
     /// of `inner` and a path.
     pub refused: Option<(&'static str, &'static str)>,
@@ -63,6 +68,7 @@ impl Job {
             cwd: cwd.to_path_buf(),
             policies: vec!["@workspace".into()],
             bubblewrap: Some(Vec::new()),
+            least: None,
             refused: None,
         }
     }
@@ -72,6 +78,12 @@ impl Job {
         if let Some(words) = &mut self.bubblewrap {
             words.extend(["--bind".into(), dir.into(), dir.into()]);
         }
+        self
+    }
+
+    /// Says what the least supervisor of this policy does.
+    pub fn at_least(mut self, mode: &'static str) -> Job {
+        self.least = Some(mode);
         self
     }
 
@@ -161,6 +173,12 @@ impl Tools {
                 command.args(BUBBLEWRAP_BASE).args(words).arg(&job.argv[0]);
                 command
             }
+            Contender::Least => {
+                let mut command = Command::new(&job.argv[0]);
+                command.args(["--inner", "least", job.least?]);
+                command.args(&job.argv[2..]);
+                return Some(quiet(command, job));
+            }
             Contender::Landstrip => {
                 let mut command = Command::new(self.landstrip.as_ref()?);
                 command.arg("run");
@@ -171,12 +189,8 @@ impl Tools {
                 command
             }
         };
-        command
-            .args(&job.argv[1..])
-            .current_dir(&job.cwd)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.args(&job.argv[1..]);
+        let mut command = quiet(command, job);
         if let Some((access, path)) = job.refused
             && contender != Contender::Bare
         {
@@ -184,6 +198,13 @@ impl Tools {
         }
         Some(command)
     }
+}
+
+/// The command in the job's directory, with `/dev/null` for standard streams.
+fn quiet(mut command: Command, job: &Job) -> Command {
+    command.current_dir(&job.cwd);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
 }
 
 /// Runs the trial command and says what is wrong with how it went.

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::least;
 use rustix::fs::{CWD, Mode, OFlags, openat, unlink};
 use rustix::io::Errno;
 
@@ -72,6 +73,8 @@ fn load(words: &[&str]) -> io::Result<()> {
         }
         ["connect-tcp", count] => number(count).and_then(connect_tcp),
         ["connect-unix", path, count] => number(count).and_then(|n| connect_unix(path, n)),
+        ["least", mode, ref words @ ..] => least::supervise(mode, words),
+        ["least-target", mode, ref words @ ..] => least::restrict(mode).and_then(|()| load(words)),
         ["denials", dir, count] => number(count).and_then(|n| denials(dir, n)),
         _ => Err(io::Error::other("no such load")),
     }

@@ -87,7 +87,7 @@ fn open_file(lab: &Lab, dir: &Path) -> Job {
 fn open(lab: &Lab) -> io::Result<Row> {
     let dir = workspace(lab, "open")?;
     let policy = only(lab, "open", json!({"allowWrite": ["."]}))?;
-    let job = open_file(lab, &dir).under(policy);
+    let job = open_file(lab, &dir).at_least("held").under(policy);
     Ok(row(lab, OPEN, &job, vec![Goal::TimesBare(1.10)]))
 }
 
@@ -105,8 +105,11 @@ fn open_agent(lab: &Lab) -> io::Result<Row> {
 fn open_kernel(lab: &Lab) -> io::Result<Row> {
     let dir = workspace(lab, "open-kernel")?;
     let (secret, policy) = secret_outside(lab, "open-kernel")?;
-    let job =
-        open_file(lab, &dir).under(policy).refusing(REFUSED_READ, OUTSIDE_KEY).hiding(&secret);
+    let job = open_file(lab, &dir)
+        .at_least("reported")
+        .under(policy)
+        .refusing(REFUSED_READ, OUTSIDE_KEY)
+        .hiding(&secret);
     Ok(row(lab, OPEN_KERNEL, &job, vec![Goal::AtMost(5.0 * MICROSECOND)]))
 }
 
@@ -127,6 +130,7 @@ fn open_beside(lab: &Lab) -> io::Result<Row> {
     let dir = workspace(lab, "open-beside")?;
     let policy = only(lab, "open-beside", json!({"allowWrite": ["."], "denyRead": ["secret"]}))?;
     let job = open_file(lab, &dir)
+        .at_least("done")
         .under(policy)
         .refusing(REFUSED_READ, "secret/key")
         .hiding(&dir.join("secret"));
@@ -138,6 +142,7 @@ fn open_fresh(lab: &Lab) -> io::Result<Row> {
     let policy = only(lab, "open-fresh", json!({"allowWrite": ["."], "denyRead": ["secret"]}))?;
     let job = lab
         .inner(&dir, ["open-fresh", "fresh", OPS])
+        .at_least("done")
         .under(policy)
         .refusing(REFUSED_READ, "secret/key")
         .writable(&dir)
@@ -150,6 +155,7 @@ fn open_glob(lab: &Lab) -> io::Result<Row> {
     let policy =
         only(lab, "open-glob", json!({"allowWrite": ["."], "denyRead": [{"glob": "**/key"}]}))?;
     let job = open_file(lab, &dir)
+        .at_least("done")
         .under(policy)
         .refusing(REFUSED_READ, "secret/key")
         .without_bubblewrap();
@@ -210,6 +216,7 @@ fn churn_glob(lab: &Lab) -> io::Result<Row> {
     let dir = workspace(lab, "churn-glob")?;
     let job = lab
         .inner(&dir, ["churn", "plain", OPS])
+        .at_least("done")
         .under(deny_glob(lab, "churn-glob")?)
         .refusing(REFUSED_WRITE, "plain/x.pem")
         .without_bubblewrap();

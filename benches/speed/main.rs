@@ -14,6 +14,8 @@ mod lab;
 #[cfg(target_os = "linux")]
 mod launch;
 #[cfg(target_os = "linux")]
+mod least;
+#[cfg(target_os = "linux")]
 mod loops;
 #[cfg(target_os = "linux")]
 mod measure;

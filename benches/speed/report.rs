@@ -83,8 +83,8 @@ fn about(lab: &Lab) -> String {
 /// A markdown table with a line ahead of it about the machine and, below it, what went wrong.
 pub fn markdown(lab: &Lab, results: &[Measured]) -> String {
     let mut out = format!("{}; minimum / median\n\n", about(lab));
-    out += "| row | bare | bubblewrap | landstrip | of bare | over bare | must reach | |\n";
-    out += "|---|--:|--:|--:|--:|--:|---|---|\n";
+    out += "| row | bare | bubblewrap | least | landstrip | of bare | over bare | must reach | |\n";
+    out += "|---|--:|--:|--:|--:|--:|--:|---|---|\n";
     for result in results {
         let cells = Contender::ALL.map(|contender| match result.stats[contender.index()] {
             Some(stat) => {
