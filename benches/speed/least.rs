@@ -60,7 +60,7 @@ pub fn restrict(mode: &str) -> io::Result<()> {
         seccomp::install_plain(&filter(&[]))?;
         String::new()
     } else {
-        let calls = [libc::SYS_openat, libc::SYS_unlink];
+        let calls = [libc::SYS_openat, libc::SYS_unlinkat];
         let notified = if mode == "done" { &calls[..] } else { &calls[..1] };
         seccomp::install_with_listener(&filter(notified))?.to_string()
     };
@@ -115,7 +115,7 @@ fn answer(
 ) -> Result<Option<i64>, Errno> {
     let opens = call.nr() == libc::SYS_openat;
     let mut path = Vec::with_capacity(256);
-    memory::read_string(call.tid(), call.arg(usize::from(opens)), 4096, &mut path)?;
+    memory::read_string(call.tid(), call.arg(1), 4096, &mut path)?;
     let plain = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     if !does {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
