@@ -6,8 +6,8 @@
 //! Each is locked, flock(2), for as long as its launcher lives. A later run removes what it finds
 //! unlocked; no process ids are compared, which are used again.
 
-mod find;
-mod unified;
+pub mod find;
+pub mod unified;
 
 use super::sys::Errno;
 use crate::plan::limits::cpu_quota;

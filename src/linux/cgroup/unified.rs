@@ -23,7 +23,7 @@ const FREE: [(&str, &str); 7] = [
 /// Which of `wanted` the hierarchy has a controller for. In a hybrid of both versions each controller
 /// belongs to one of them.
 pub(super) fn offered(hierarchy: &Hierarchy, wanted: &[Want]) -> Vec<Want> {
-    let names = words(&format!("{}/cgroup.controllers", hierarchy.top));
+    let names = words(format!("{}/cgroup.controllers", hierarchy.top));
     wanted.iter().copied().filter(|want| names.iter().any(|name| name == want.0.name())).collect()
 }
 
@@ -52,7 +52,7 @@ pub(super) fn make(
 }
 
 fn make_in(place: &str, wanted: &[Want]) -> Result<(Cgroup, Option<Aside>), Ceiling> {
-    let offered = words(&format!("{place}/cgroup.controllers"));
+    let offered = words(format!("{place}/cgroup.controllers"));
     if !wanted.iter().all(|want| offered.iter().any(|name| name == want.0.name())) {
         return Err(Ceiling::Absent);
     }
@@ -68,7 +68,7 @@ fn make_in(place: &str, wanted: &[Want]) -> Result<(Cgroup, Option<Aside>), Ceil
         true if is_alone(&procs) => Some(Aside::step(place, wanted)?),
         true => return Err(Ceiling::Busy),
         false => {
-            hand_down(place, wanted).map_err(ceiling_of)?;
+            give(place, wanted).map_err(ceiling_of)?;
             None
         }
     };
@@ -82,13 +82,21 @@ fn make_in(place: &str, wanted: &[Want]) -> Result<(Cgroup, Option<Aside>), Ceil
     }
 }
 
+fn give(place: &str, wanted: &[Want]) -> Result<(), Errno> {
+    hand_down(place, wanted.iter().map(|want| want.0.name()))
+}
+
 /// Gives the controllers to the cgroups in `place`. What was given is left: others may rely on it.
-fn hand_down(place: &str, wanted: &[Want]) -> Result<(), Errno> {
-    let given = words(&format!("{place}/cgroup.subtree_control"));
-    let missing: Vec<String> = wanted
-        .iter()
-        .filter(|want| !given.iter().any(|name| name == want.0.name()))
-        .map(|want| format!("+{}", want.0.name()))
+///
+/// # Errors
+///
+/// As write(2) on `cgroup.subtree_control`: `EBUSY` where `place` holds processes, `ENOENT` where it does
+/// not have a controller itself.
+pub fn hand_down<'a>(place: &str, controllers: impl Iterator<Item = &'a str>) -> Result<(), Errno> {
+    let given = words(format!("{place}/cgroup.subtree_control"));
+    let missing: Vec<String> = controllers
+        .filter(|wanted| !given.iter().any(|name| name == wanted))
+        .map(|name| format!("+{name}"))
         .collect();
     match missing.is_empty() {
         true => Ok(()),
@@ -129,7 +137,7 @@ impl Aside {
         let (control, procs) = (file("cgroup.subtree_control")?, file("cgroup.procs")?);
         let aside = Aside { leaf, given: names.join(" "), control, procs };
         write_at(aside.leaf.dir.as_fd(), "cgroup.procs", "0").map_err(ceiling_of)?;
-        hand_down(place, wanted).map_err(ceiling_of)?;
+        give(place, wanted).map_err(ceiling_of)?;
         Ok(aside)
     }
 }
@@ -148,7 +156,8 @@ fn open(place: &str) -> Result<OwnedFd, Errno> {
     open_at(rustix::fs::CWD, place, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
-fn words(path: &str) -> Vec<String> {
+/// The words of a file; none where it cannot be read.
+pub fn words(path: impl AsRef<std::path::Path>) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.split_ascii_whitespace().map(str::to_owned).collect()
 }

@@ -1,10 +1,30 @@
 //! The cgroups of a container, in whatever hierarchies the host has.
 
+mod block;
+mod cpu;
+mod devices;
+mod end;
+mod file;
+mod freeze;
+mod limits;
+mod memory;
+mod others;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
 use oci_spec::runtime::{LinuxResources, Spec};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Result};
+use freeze::Freezer;
+use place::Place;
 
 /// Who makes the cgroups (`--cgroup-manager`, `--systemd-cgroup`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +53,13 @@ pub struct Request<'a> {
 
 /// The cgroups of one container. Kept in its state, and good for any later command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Cgroup {}
+pub struct Cgroup {
+    /// One in each hierarchy that is there, or that could be had.
+    places: Vec<Place>,
+    /// Some hierarchy is done without.
+    partial: bool,
+    rootless: bool,
+}
 
 /// What a mount of type `cgroup` in the container has to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,13 +85,79 @@ pub struct Hierarchy {
 }
 
 impl Cgroup {
-    /// Makes the cgroups, empty and without limits. `warn` is told what is done without.
+    /// Makes the cgroups, without limits but for this: a document without device rules gets those that
+    /// every container has. `warn` is told what is done without.
     ///
     /// # Errors
     ///
-    /// Where one cannot be made, or exists and holds processes.
-    pub fn create(_request: &Request<'_>, _warn: &mut dyn FnMut(String)) -> Result<Cgroup> {
-        Err(Error::new("cgroups are not built yet"))
+    /// Where one cannot be made, or exists and holds processes. None is left then.
+    pub fn create(request: &Request<'_>, warn: &mut dyn FnMut(String)) -> Result<Cgroup> {
+        let mut cgroup = Cgroup { places: Vec::new(), partial: false, rootless: request.rootless };
+        match request.manager {
+            Manager::Disabled => {
+                cgroup.partial = true;
+                return Ok(cgroup);
+            }
+            Manager::Systemd => {
+                return Err(Error::new("the systemd cgroup manager is not supported yet"));
+            }
+            Manager::Cgroupfs => {}
+        }
+        let linux = request.spec.linux().as_ref();
+        let path = linux.and_then(|linux| linux.cgroups_path().clone()).unwrap_or_default();
+        let path = if path.as_os_str().is_empty() { PathBuf::from(request.id) } else { path };
+        let made = cgroup.make(&path, warn).and_then(|()| {
+            let resources = linux.and_then(|linux| linux.resources().as_ref());
+            match resources.and_then(|resources| resources.devices().as_ref()) {
+                Some(_) => Ok(()),
+                None => devices::set(&mut limits::Limits::new(&cgroup, warn), &[]),
+            }
+        });
+        if made.is_err() {
+            let _ = cgroup.remove();
+        }
+        made.map(|()| cgroup)
+    }
+
+    fn make(&mut self, path: &Path, warn: &mut dyn FnMut(String)) -> Result<()> {
+        let hierarchies = place::hierarchies()?;
+        let alone = hierarchies.iter().all(|hierarchy| hierarchy.unified);
+        for hierarchy in &hierarchies {
+            let place = place::locate(hierarchy, path, alone);
+            if place.dir == place.mount {
+                return Err(Error::new("linux.cgroupsPath: the top of the hierarchy"));
+            }
+            match place.make() {
+                Ok(new) => {
+                    let fit = place.check(new);
+                    // One that is used by others is not ours to remove.
+                    if new || fit.is_ok() {
+                        self.places.push(place);
+                    }
+                    fit?;
+                }
+                Err((errno @ (Errno::ACCESS | Errno::PERM | Errno::ROFS), dir))
+                    if self.rootless =>
+                {
+                    if !self.partial {
+                        let dir = dir.display();
+                        warn(format!("no cgroup for the container: cannot make {dir}: {errno}"));
+                    }
+                    self.partial = true;
+                }
+                Err((errno, dir)) => {
+                    return Err(Error::new(format!("cannot make {}: {errno}", dir.display())));
+                }
+            }
+        }
+        if hierarchies.is_empty() {
+            match self.rootless {
+                true => warn("no cgroup for the container: none is mounted".to_owned()),
+                false => return Err(Error::new("no cgroup hierarchy is mounted")),
+            }
+            self.partial = true;
+        }
+        Ok(())
     }
 
     /// Moves a process in; systemd's manager makes the scope with it.
@@ -73,51 +165,98 @@ impl Cgroup {
     /// # Errors
     ///
     /// As write(2) on `cgroup.procs`.
-    pub fn enter(&self, _pid: Pid) -> Result<()> {
-        Err(Error::new("cgroups are not built yet"))
+    pub fn enter(&self, pid: Pid) -> Result<()> {
+        for place in &self.places {
+            place.enter(pid)?;
+        }
+        Ok(())
     }
 
-    /// Sets limits and device rules, those that are given.
+    /// Files of which each takes the process that writes `0` to it into one of the cgroups: for a child
+    /// with one thread, which may have no right of its own to open them. With `born` those are left out
+    /// that a child made with the descriptor of [`Cgroup::birthplace`] is in already.
+    ///
+    /// # Errors
+    ///
+    /// As open(2).
+    pub fn entrances(&self, born: bool) -> Result<Vec<OwnedFd>> {
+        let places = self.places.iter().filter(|place| !(born && place.unified));
+        places.map(Place::entrance).collect()
+    }
+
+    /// The cgroup of version 2, for `CLONE_INTO_CGROUP`; `None` where there is none.
+    #[must_use]
+    pub fn birthplace(&self) -> Option<OwnedFd> {
+        let place = self.places.iter().find(|place| place.unified)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(&place.dir, flags, Mode::empty()).ok()
+    }
+
+    /// Sets limits and device rules, those that are given. A 0 where that is no limit counts as not
+    /// given, and -1 is unlimited.
     ///
     /// # Errors
     ///
     /// A resource that cannot be applied, by the name it has in the document; without root and without
     /// delegation `warn` is told instead.
-    pub fn apply(&self, _resources: &LinuxResources, _warn: &mut dyn FnMut(String)) -> Result<()> {
-        Err(Error::new("cgroups are not built yet"))
+    pub fn apply(&self, resources: &LinuxResources, warn: &mut dyn FnMut(String)) -> Result<()> {
+        limits::Limits::new(self, warn).set(resources)
     }
 
     /// What mounts of type `cgroup` show.
     ///
     /// # Errors
     ///
-    /// Where the host's mounts cannot be read.
+    /// None: nothing is read that was not read when the cgroups were made.
     pub fn view(&self) -> Result<View> {
-        Err(Error::new("cgroups are not built yet"))
+        let alone = self.places.iter().all(|place| place.unified);
+        let hierarchy = |place: &Place| {
+            let name = place.mount.file_name().unwrap_or_default();
+            let name = name.to_string_lossy().into_owned();
+            // Of `cpu,cpuacct` each name is a link.
+            let links = match name.contains(',') && !place.unified {
+                true => name.split(',').map(str::to_owned).collect(),
+                false => Vec::new(),
+            };
+            Hierarchy {
+                name: if alone { String::new() } else { name },
+                links,
+                mount: place.mount.clone(),
+                cgroup: place.dir.clone(),
+                unified: place.unified,
+            }
+        };
+        Ok(View { hierarchies: self.places.iter().map(hierarchy).collect() })
     }
 
     /// Freezes or thaws every process, and waits until that is so.
     ///
     /// # Errors
     ///
-    /// Where there is no freezer.
-    pub fn freeze(&self, _frozen: bool) -> Result<()> {
-        Err(Error::new("cgroups are not built yet"))
+    /// Where there is no freezer, or a process cannot be frozen for long.
+    pub fn freeze(&self, frozen: bool) -> Result<()> {
+        match Freezer::of(&self.places) {
+            Some(freezer) => freezer.set(frozen),
+            None => Err(Error::new("no cgroup of the container can freeze it")),
+        }
     }
 
     /// Whether it is frozen.
     #[must_use]
     pub fn frozen(&self) -> bool {
-        false
+        Freezer::of(&self.places).is_some_and(|freezer| freezer.is_frozen())
     }
 
     /// Every process in it and below.
     ///
     /// # Errors
     ///
-    /// As read(2) on `cgroup.procs`; none where the cgroup is gone.
+    /// Where the container has no cgroup of its own; none are listed where it is gone.
     pub fn processes(&self) -> Result<Vec<Pid>> {
-        Err(Error::new("cgroups are not built yet"))
+        match self.places.is_empty() {
+            true => Err(Error::new("the container has no cgroup, which alone knows its processes")),
+            false => Ok(end::processes(&self.places)),
+        }
     }
 
     /// Sends a signal, by number, to every process, through `cgroup.kill` where that can do it; new ones cannot
@@ -126,8 +265,11 @@ impl Cgroup {
     /// # Errors
     ///
     /// Where processes remain that got nothing.
-    pub fn signal(&self, _signal: i32) -> Result<()> {
-        Err(Error::new("cgroups are not built yet"))
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        match self.places.is_empty() {
+            true => Err(Error::new("the container has no cgroup, which alone knows its processes")),
+            false => end::signal_all(&self.places, signal),
+        }
     }
 
     /// What `events --stats` prints below `data`, in runc's form.
@@ -136,7 +278,7 @@ impl Cgroup {
     ///
     /// Where the files cannot be read.
     pub fn stats(&self) -> Result<serde_json::Value> {
-        Err(Error::new("cgroups are not built yet"))
+        Err(Error::new("statistics of cgroups are not supported yet"))
     }
 
     /// Removes them, and those made below; processes that are still dying are waited for a while.
@@ -145,6 +287,6 @@ impl Cgroup {
     ///
     /// Where one stays, and why.
     pub fn remove(&self) -> Result<()> {
-        Err(Error::new("cgroups are not built yet"))
+        end::remove(&self.places)
     }
 }
