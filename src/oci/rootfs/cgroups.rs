@@ -86,7 +86,7 @@ pub fn build(
         [] => unmanaged(options, target),
         [only] if only.name.is_empty() => {
             let tree = match unified(options) {
-                Err(problem) if matches!(problem.errno, Errno::PERM | Errno::BUSY) => {
+                Err(problem) if is_foreign(&problem) => {
                     // A user namespace whose cgroup namespace is another's.
                     let place = if has_namespace(around) { &only.cgroup } else { &only.mount };
                     let tree = tree::clone(place, false)
@@ -113,7 +113,7 @@ fn unified(options: &Options) -> Result<OwnedFd, Problem> {
 fn unmanaged(options: &Options, target: &Target) -> Result<(), Problem> {
     let tree = if statfs(HOST).is_ok_and(|fs| fs.f_type.cast_unsigned() == CGROUP2) {
         match unified(options) {
-            Err(problem) if matches!(problem.errno, Errno::PERM | Errno::BUSY) => {
+            Err(problem) if is_foreign(&problem) => {
                 let tree = tree::clone(Path::new(HOST), false)?;
                 tree::settle(tree.as_fd(), options, Some(Propagation::PRIVATE))?;
                 tree
@@ -150,31 +150,45 @@ fn each(
     tree::attach(directory.as_fd(), target.fd.as_fd())?;
     tree::settle_new(directory.as_fd(), options)?;
     for (number, hierarchy) in hierarchies.iter().enumerate() {
-        let name = &*hierarchy.name;
-        let about = |errno: Errno| Problem::new(errno, format!("cgroup {name}"));
-        mkdirat(&directory, name, Mode::from_raw_mode(0o755)).map_err(about)?;
-        let place = open_at(directory.as_fd(), OsStr::new(name)).map_err(about)?;
-        let attributes = if read_only { flags() | Attr::MOUNT_ATTR_RDONLY } else { flags() };
         let clone = clones.get(number).and_then(Option::as_ref);
-        match (has_namespace(around), clone) {
-            (true, clone) => match (anew(hierarchy, attributes), clone) {
-                (Ok(tree), _) => tree::attach(tree.as_fd(), place.as_fd()),
-                (Err(Errno::PERM | Errno::BUSY), Some(clone)) => bind(clone, attributes, &place),
-                (Err(errno), _) => Err(errno),
-            },
-            (false, Some(clone)) => bind(clone, attributes, &place),
-            (false, None) => tree::clone(&hierarchy.cgroup, false)
-                .and_then(|clone| bind(&clone, attributes, &place)),
-        }
-        .map_err(about)?;
-        for link in hierarchy.links.iter().filter(|link| *link != name) {
-            symlinkat(name, &directory, link).map_err(about)?;
-        }
+        one(around, hierarchy, clone, read_only, &directory)
+            .map_err(|problem| problem.of(&format!("cgroup {}", hierarchy.name)))?;
     }
     if read_only {
         tree::read_only(directory.as_fd())?;
     }
     Ok(())
+}
+
+/// One hierarchy, with its links, in the directory of them all.
+fn one(
+    around: &Surroundings<'_>,
+    hierarchy: &Hierarchy,
+    clone: Option<&OwnedFd>,
+    read_only: bool,
+    directory: &OwnedFd,
+) -> Result<(), Problem> {
+    let name = &*hierarchy.name;
+    mkdirat(directory, name, Mode::from_raw_mode(0o755))?;
+    let place = open_at(directory.as_fd(), OsStr::new(name))?;
+    let attributes = if read_only { flags() | Attr::MOUNT_ATTR_RDONLY } else { flags() };
+    match (has_namespace(around), clone) {
+        (true, clone) => match (anew(hierarchy, attributes), clone) {
+            (Err(problem), Some(clone)) if is_foreign(&problem) => bind(clone, attributes, &place)?,
+            (made, _) => tree::attach(made?.as_fd(), place.as_fd())?,
+        },
+        (false, Some(clone)) => bind(clone, attributes, &place)?,
+        (false, None) => bind(&tree::clone(&hierarchy.cgroup, false)?, attributes, &place)?,
+    }
+    for link in hierarchy.links.iter().filter(|link| *link != name) {
+        symlinkat(name, directory, link)?;
+    }
+    Ok(())
+}
+
+/// Whether the cgroup namespace is not the user namespace's own.
+fn is_foreign(problem: &Problem) -> bool {
+    matches!(problem.errno, Some(Errno::PERM | Errno::BUSY))
 }
 
 fn bind(clone: &OwnedFd, attributes: Attr, place: &OwnedFd) -> Result<(), Errno> {
@@ -183,7 +197,7 @@ fn bind(clone: &OwnedFd, attributes: Attr, place: &OwnedFd) -> Result<(), Errno>
 }
 
 /// The hierarchy, as the cgroup namespace shows it.
-fn anew(hierarchy: &Hierarchy, attributes: Attr) -> Result<OwnedFd, Errno> {
+fn anew(hierarchy: &Hierarchy, attributes: Attr) -> Result<OwnedFd, Problem> {
     let name = &*hierarchy.name;
     let kind = if hierarchy.unified { "cgroup2" } else { "cgroup" };
     let controllers = name.split(',').all(|n| CONTROLLERS.contains(&n));
@@ -194,5 +208,4 @@ fn anew(hierarchy: &Hierarchy, attributes: Attr) -> Result<OwnedFd, Errno> {
     };
     let source = Some(Path::new(kind));
     tree::filesystem(kind, source, &Options::parse(&options), attributes)
-        .map_err(|problem| problem.errno)
 }

@@ -74,7 +74,7 @@ pub fn prepare(spec: &Spec, bind: bool) -> Result<Vec<Device>> {
             match device.host() {
                 Ok(tree) => device.host = Some(tree),
                 // Without the right to mount here, the container's root tries in its own namespaces.
-                Err(problem) if problem.errno == Errno::PERM => break,
+                Err(problem) if problem.denied() => break,
                 Err(problem) => return Err(Error::new(device.failed(&problem))),
             }
         }
@@ -185,7 +185,7 @@ impl Device {
         if kind == self.kind && (kind == FileType::Fifo || stat.st_rdev == self.number) {
             return Ok(());
         }
-        Err(tree::Problem::new(Errno::EXIST, "something else is there"))
+        Err(tree::Problem::refused("something else is there"))
     }
 
     /// The host's node of this name, if it is that device.
@@ -195,7 +195,7 @@ impl Device {
             .map_err(|errno| tree::Problem::new(errno, "open the host's"))?;
         let stat = fstat(&tree)?;
         if FileType::from_raw_mode(stat.st_mode) != self.kind || stat.st_rdev != self.number {
-            return Err(tree::Problem::new(Errno::NXIO, "the host's is another device"));
+            return Err(tree::Problem::refused("the host's is another device"));
         }
         Ok(tree)
     }

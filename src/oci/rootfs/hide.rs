@@ -99,7 +99,7 @@ impl Covers<'_> {
                 let character = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
                 if !character || stat.st_rdev != makedev(1, 3) {
                     let said = "the container's /dev/null is not the null device";
-                    return Err(Problem::new(Errno::NXIO, said));
+                    return Err(Problem::refused(said));
                 }
                 null
             }

@@ -57,6 +57,8 @@ pub struct Prepared {
     devices: Option<Vec<devices::Device>>,
     /// `linux.rootfsPropagation`, and whether of all mounts.
     propagation: Option<(Propagation, bool)>,
+    /// The propagation of what says nothing about it.
+    otherwise: Propagation,
 }
 
 /// The container's root with everything mounted, not entered yet.
@@ -82,8 +84,8 @@ fn namespace(spec: &Spec, kind: LinuxNamespaceType) -> Option<Option<&Path>> {
 pub fn prepare(around: &Surroundings<'_>) -> Result<Prepared> {
     let linux = around.spec.linux().as_ref();
     sysctl::check(around.spec)?;
-    if linux.and_then(|linux| linux.mount_label().as_ref()).is_some_and(|label| !label.is_empty()) {
-        return Err(Error::new("linux.mountLabel: SELinux is not supported"));
+    if mounts::label(around.spec).is_some() && !Path::new("/sys/fs/selinux/enforce").exists() {
+        return Err(Error::new("linux.mountLabel: this host has no SELinux"));
     }
     let propagation = match linux.and_then(|linux| linux.rootfs_propagation().as_deref()) {
         None | Some("") => None,
@@ -111,7 +113,7 @@ pub fn prepare(around: &Surroundings<'_>) -> Result<Prepared> {
     let devices = mounts::own_dev(&mounts)
         .then(|| devices::prepare(around.spec, around.user_namespace))
         .transpose()?;
-    Ok(Prepared { root, mounts, devices, propagation })
+    Ok(Prepared { root, mounts, devices, propagation, otherwise })
 }
 
 impl Prepared {
@@ -129,7 +131,11 @@ impl Prepared {
         let about_root = || format!("root {:?}", around.rootfs);
         let root = match self.root {
             Some(root) => root,
-            None => tree::clone(around.rootfs, true).context(about_root())?,
+            None => {
+                let root = tree::clone(around.rootfs, true).context(about_root())?;
+                tree::propagate(Some(root.as_fd()), self.otherwise, true).context(about_root())?;
+                root
+            }
         };
         let attach = |place: &Path| {
             move_mount(&root, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
@@ -141,7 +147,7 @@ impl Prepared {
         }
         .context(about_root())?;
         let at = Root(root.as_fd());
-        let late = mounts::build(self.mounts, around, at)?;
+        let late = mounts::build(self.mounts, around, at, self.otherwise)?;
         if let Some(devices) = &self.devices {
             let dev =
                 at.find_or_make(Path::new("dev"), Make::Directory).context("the root's /dev")?;

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use oci_spec::runtime::{LinuxNamespaceType as Namespace, Mount};
+use oci_spec::runtime::{LinuxNamespaceType as Namespace, Mount, Spec};
 use rustix::fs::{FileType, PROC_SUPER_MAGIC, fstat, fstatfs};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -79,6 +79,12 @@ impl Late {
     }
 }
 
+/// `linux.mountLabel`, the SELinux context of new file systems.
+pub fn label(spec: &Spec) -> Option<&str> {
+    let label = spec.linux().as_ref()?.mount_label().as_deref()?;
+    (!label.is_empty()).then_some(label)
+}
+
 /// The path as the container sees it.
 fn shown(path: &Path) -> PathBuf {
     Path::new("/").join(path)
@@ -117,32 +123,32 @@ fn prepare_one(
         "sysfs" => Kind::Sysfs,
         "tmpfs" => Kind::Tmpfs,
         "cgroup" => Kind::Cgroup,
-        "" => return Err(Problem::new(Errno::INVAL, "it has no type")),
+        "" => return Err(Problem::refused("it has no type")),
         _ => Kind::Other,
     };
     let path = clean(mount.destination());
     if path.as_os_str().is_empty() {
-        return Err(Problem::new(Errno::INVAL, "nothing is mounted over the root itself"));
+        return Err(Problem::refused("nothing is mounted over the root itself"));
     }
     let mut entry = Entry { path, kind, options, source: None, cgroups: Vec::new() };
     let options = &mut entry.options;
     options.recursive |= typ == "rbind" && !options.bind;
     if options.copy_up && kind != Kind::Tmpfs {
-        return Err(Problem::new(Errno::INVAL, "tmpcopyup is for tmpfs"));
+        return Err(Problem::refused("tmpcopyup is for tmpfs"));
     }
     let mapped = mount.uid_mappings().is_some() || mount.gid_mappings().is_some();
     if (mapped || options.ids.is_some()) && kind != Kind::Bind {
-        return Err(Problem::new(Errno::INVAL, "ids are mapped in bind mounts alone"));
+        return Err(Problem::refused("ids are mapped in bind mounts alone"));
     }
     match kind {
         Kind::Bind => {
             if let Some((key, _)) = options.data.first() {
                 let said = format!("a bind mount has no option {key:?}");
-                return Err(Problem::new(Errno::INVAL, said));
+                return Err(Problem::refused(said));
             }
             match source(around, mount, options, otherwise) {
                 // Without the right to mount here, the container's root tries in its own namespaces.
-                Err(problem) if problem.errno == Errno::PERM && !mapped => {}
+                Err(problem) if problem.denied() && !mapped => {}
                 tree => entry.source = Some(tree?),
             }
         }
@@ -159,12 +165,12 @@ fn source(
     options: &Options,
     otherwise: Propagation,
 ) -> std::result::Result<OwnedFd, Problem> {
-    let none = || Problem::new(Errno::INVAL, "a bind mount needs a source");
+    let none = || Problem::refused("a bind mount needs a source");
     let source = mount.source().as_deref().ok_or_else(none)?;
     let tree = tree::clone(&around.bundle.join(source), options.recursive)?;
     if let Some((uids, gids)) = mappings(around, mount, options)? {
-        let userns = ids::namespace(uids, gids)
-            .map_err(|error| Problem::new(Errno::INVAL, error.to_string()))?;
+        let userns =
+            ids::namespace(uids, gids).map_err(|error| Problem::refused(error.to_string()))?;
         let recursive = options.ids == Some(true);
         let ids = Change { recursive, ids: Some(userns.as_fd()), ..Change::default() };
         crate::oci::sys::mount::change(Some(tree.as_fd()), ids).map_err(|errno| match errno {
@@ -196,7 +202,7 @@ fn mappings<'a>(
     };
     match given {
         Some((uids, gids)) if !uids.is_empty() && !gids.is_empty() => Ok(Some((uids, gids))),
-        _ => Err(Problem::new(Errno::INVAL, "uidMappings and gidMappings are needed, both")),
+        _ => Err(Problem::refused("uidMappings and gidMappings are needed, both")),
     }
 }
 
@@ -205,11 +211,16 @@ fn mappings<'a>(
 /// # Errors
 ///
 /// The mount that failed, with its destination and the cause.
-pub fn build(entries: Vec<Entry>, around: &Surroundings<'_>, root: Root<'_>) -> Result<Vec<Late>> {
+pub fn build(
+    entries: Vec<Entry>,
+    around: &Surroundings<'_>,
+    root: Root<'_>,
+    otherwise: Propagation,
+) -> Result<Vec<Late>> {
     let mounts = around.spec.mounts().as_deref().unwrap_or_default();
     let mut late = Vec::new();
     for (entry, mount) in entries.into_iter().zip(mounts) {
-        let built = entry.build(around, mount, root);
+        let built = entry.build(around, mount, root, otherwise);
         late.extend(built.map_err(|problem| failed(around, mount, &problem))?);
     }
     Ok(late)
@@ -235,9 +246,9 @@ impl Entry {
         around: &Surroundings<'_>,
         mount: &Mount,
         root: Root<'_>,
+        otherwise: Propagation,
     ) -> std::result::Result<Option<Late>, Problem> {
         if self.kind == Kind::Bind && self.source.is_none() {
-            let otherwise = Propagation::DOWNSTREAM;
             self.source = Some(source(around, mount, &self.options, otherwise)?);
         }
         let target = self.target(root)?;
@@ -287,14 +298,14 @@ impl Entry {
             || ["proc", "sys", "dev"].iter().any(|name| self.path == Path::new(name));
         if strict && target.linked {
             let said = "it is to be mounted on an ordinary directory, and this is a symbolic link";
-            return Err(Problem::new(Errno::LOOP, said));
+            return Err(Problem::refused(said));
         }
         Ok(target)
     }
 
     /// Refuses to cover what security depends on.
     fn allowed_over(&self, target: &Target) -> std::result::Result<(), Problem> {
-        let inside = || Err(Problem::new(Errno::PERM, "it is inside /proc"));
+        let inside = || Err(Problem::refused("it is inside /proc"));
         if self.path == Path::new("proc") {
             let proc = match (self.kind, &self.source) {
                 (Kind::Proc, _) => true,
@@ -304,7 +315,7 @@ impl Entry {
             };
             if !proc {
                 let said = "only a file system of type proc is mounted there";
-                return Err(Problem::new(Errno::PERM, said));
+                return Err(Problem::refused(said));
             }
         } else if self.path.starts_with("proc") {
             if !PROC.iter().any(|allowed| self.path == Path::new(allowed)) {
@@ -345,6 +356,10 @@ impl Entry {
             let mode = fstat(&target.fd)?.st_mode & 0o7777;
             self.options.data.push(("mode".to_owned(), Some(format!("{mode:o}"))));
         }
+        // Those that show the kernel have labels of their own.
+        if let (Kind::Tmpfs | Kind::Other, Some(label)) = (self.kind, label(around.spec)) {
+            self.options.data.push(("context".to_owned(), Some(label.to_owned())));
+        }
         if self.options.data.iter().any(|(_, v)| v.as_ref().is_some_and(|v| v.len() > LONGEST)) {
             self.in_one_step(typ, source, target)?;
             return Ok(None);
@@ -357,7 +372,7 @@ impl Entry {
             self.options.superblock.push("ro".to_owned());
         }
         let tree = match tree::filesystem(typ, source, &self.options, attributes) {
-            Err(problem) if problem.errno == Errno::PERM => self.hosts(around, problem)?,
+            Err(problem) if problem.denied() => self.hosts(around, problem)?,
             made => {
                 let tree = made?;
                 tree::settle_new(tree.as_fd(), &self.options)?;

@@ -127,14 +127,17 @@ pub fn write(spec: &Spec) -> Result<()> {
 
 /// A procfs that nobody else has mounted anything over: a new one that is attached nowhere. A user
 /// namespace that may not have one uses the container's, if that is one.
-fn procfs() -> std::result::Result<OwnedFd, Errno> {
+fn procfs() -> std::result::Result<OwnedFd, tree::Problem> {
     match tree::filesystem("proc", None, &Options::parse(&[]), MountAttrFlags::empty()) {
-        Err(problem) if problem.errno == Errno::PERM => {}
-        made => return made.map_err(|problem| problem.errno),
+        Err(problem) if problem.denied() => {}
+        made => return made,
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let proc = openat(CWD, "/proc", flags, Mode::empty())?;
-    if is_procfs(&proc)? { Ok(proc) } else { Err(Errno::PERM) }
+    match is_procfs(&proc)? {
+        true => Ok(proc),
+        false => Err(tree::Problem::refused("what is at /proc is none")),
+    }
 }
 
 /// Whether this is the root of a procfs.

@@ -15,33 +15,50 @@ use rustix::mount::{
 use super::options::{Attributes, Options};
 use crate::oci::sys::mount::{Change, change};
 
-/// Why something about a mount failed: the system's word, and what the file system itself said.
+/// Why something about a mount failed: what we or the file system have to say, and the system's word.
 #[derive(Debug)]
 pub struct Problem {
-    pub errno: Errno,
     said: String,
+    /// None where it is we who refuse.
+    pub errno: Option<Errno>,
 }
 
 impl From<Errno> for Problem {
     fn from(errno: Errno) -> Self {
-        Problem { errno, said: String::new() }
+        Problem { said: String::new(), errno: Some(errno) }
     }
 }
 
 impl Problem {
-    /// With words of our own.
+    /// With words about what failed.
     pub fn new(errno: Errno, said: impl Into<String>) -> Problem {
-        Problem { errno, said: said.into() }
+        Problem { said: said.into(), errno: Some(errno) }
+    }
+
+    /// What we do not even try.
+    pub fn refused(said: impl Into<String>) -> Problem {
+        Problem { said: said.into(), errno: None }
+    }
+
+    /// The same, said of a part of what was to be done.
+    pub fn of(self, part: &str) -> Problem {
+        let between = if self.said.is_empty() { "" } else { ": " };
+        Problem { said: format!("{part}{between}{}", self.said), ..self }
+    }
+
+    /// Whether a user namespace may not do this.
+    pub fn denied(&self) -> bool {
+        self.errno == Some(Errno::PERM)
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.said.is_empty() {
-            write!(f, "{}: ", self.said)?;
-        }
-        write!(f, "{}", self.errno)?;
-        match self.errno {
+        f.write_str(&self.said)?;
+        let Some(errno) = self.errno else { return Ok(()) };
+        let between = if self.said.is_empty() { "" } else { ": " };
+        write!(f, "{between}{errno}")?;
+        match errno {
             Errno::NOSYS => f.write_str(" (Linux 5.12 is needed)"),
             _ => Ok(()),
         }
