@@ -197,10 +197,156 @@ fn why_says_whether_a_host_can_be_reached() {
         let grant = if allowed { Value::Null } else { json!({ grant: true }) };
         assert_eq!(connect["suggested_grant"], grant, "{policy} {target}");
     }
-    // What exists is a path, and what is said goes.
-    assert!(place.run(&["why", "other"]).json()["path"].is_string());
-    assert!(place.run(&["why", "--as", "host", "other"]).json()["connect"].is_object());
-    assert!(place.run(&["why", "--as", "path", "a.b"]).json()["path"].is_string());
+}
+
+/// What exists is a path, and what is said goes. A guess is told, with the way to say otherwise.
+#[test]
+fn why_says_what_it_took_its_argument_for() {
+    let place = place();
+    for (args, kind, says) in [
+        (&["other"][..], "path", "--as host"),
+        (&["README"], "host", "--as path"),
+        (&["main.rs"], "host", "--as path"),
+        (&["./README"], "path", ""),
+        (&["~"], "path", ""),
+        (&["localhost"], "host", ""),
+        (&["10.0.0.1"], "host", ""),
+        (&["example.com:80"], "host", ""),
+        (&["--as", "host", "other"], "host", ""),
+        (&["--as", "path", "a.b"], "path", ""),
+    ] {
+        let answer = place.run(&[&["why"], args].concat()).json();
+        assert_eq!(answer["kind"], kind, "{args:?}: {answer}");
+        let note = answer["note"].as_str().unwrap_or_default();
+        assert!(note.contains(says) && note.is_empty() == says.is_empty(), "{args:?}: {answer}");
+        let text = place.run(&[&["why", "--format", "text"], args].concat()).stdout;
+        assert!(text.contains(note), "{args:?}: {text}");
+    }
+}
+
+/// What may be written and cannot be made: nothing could be done with such a line.
+#[test]
+fn a_path_in_a_directory_that_is_not_there_is_told() {
+    let place = place();
+    let missing = place.text("no");
+    for (entry, target, told) in [
+        ("no/such/tool", "no/such/tool/x", true),
+        ("no/such/*.log", "no/such/a.log", true),
+        ("~/no/x", "no/x", true),
+        ("no", "no/such/tool", false),
+        (".", "no/such/tool", false),
+        ("sub/new", "sub/new/x", false),
+        ("sub/*.log", "sub/a.log", false),
+    ] {
+        place.write("w.json", json!({"filesystem": {"allowWrite": [entry]}}).to_string());
+        let report = place.run(&["policy", "validate", "-p", "w.json"]).json();
+        assert_eq!(report["valid"], true, "{entry}: {report}");
+        let warnings = report["warnings"].as_array().unwrap();
+        assert_eq!(warnings.len(), usize::from(told), "{entry}: {report}");
+        let write = place.run(&["why", "-p", "w.json", target]).json()["write"].clone();
+        assert_eq!(write["allowed"], true, "{entry}: {write}");
+        let note = write["note"].as_str().unwrap_or_default();
+        for said in
+            warnings.iter().filter_map(|w| w["message"].as_str()).chain(told.then_some(note))
+        {
+            assert!(said.contains(&format!("the directory {missing}")), "{entry}: {said}");
+        }
+        // Control: what is told of is what happens.
+        let script = "mkdir -p \"$(dirname \"$0\")\" && : > \"$0\"";
+        let run =
+            place.run(&["run", "-p", "w.json", "--", "sh", "-c", script, &place.text(target)]);
+        assert_eq!(run.code != 0, told, "{entry}: {run:?}");
+        let _made = std::fs::remove_dir_all(place.path("no"));
+        for name in ["sub/new", "sub/a.log"] {
+            let _made = std::fs::remove_dir_all(place.path(name))
+                .or(std::fs::remove_file(place.path(name)));
+        }
+    }
+}
+
+#[test]
+fn so_little_memory_that_nothing_starts_is_warned_of() {
+    let place = place();
+    for (memory, warned) in [("512", true), ("\"512K\"", true), ("\"64M\"", false)] {
+        place.write("m.json", format!("{{\"limits\": {{\"memory\": {memory}}}}}"));
+        let report =
+            place.run(&["policy", "validate", "-p", "m.json", "--accept", "limits"]).json();
+        let warnings = report["warnings"].as_array().unwrap();
+        assert_eq!(warnings.len(), usize::from(warned), "{memory}: {report}");
+        assert!(warnings.iter().all(|w| w["key"] == "limits.memory"), "{report}");
+    }
+}
+
+/// The text of a rule is what stands in the policy, however that is understood.
+#[test]
+fn rules_are_quoted_as_they_are_written() {
+    let place = place();
+    for (written, target) in [
+        (r#""./sub//""#, "sub"),
+        (r#""~/sub""#, "sub"),
+        (r#""**/{sub,x}""#, "sub"),
+        (r#"{"literal":"sub"}"#, "sub"),
+        (r#"{"glob":"s?b"}"#, "sub"),
+    ] {
+        place.write("t.json", format!(r#"{{"filesystem": {{"denyRead": [{written}]}}}}"#));
+        let expected = serde_json::from_str::<String>(written).unwrap_or(written.to_owned());
+        let said = place.run(&["why", "-p", "t.json", "--as", "path", target]).json();
+        assert_eq!(said["read"]["rule"]["text"], expected, "{written}");
+        let run = place.run(&["run", "-p", "t.json", "--", "ls", target]);
+        assert_eq!(run.trap()["rule"]["text"], expected, "{written}");
+    }
+    for (limits, key, text) in [
+        (r#"{"time": 1e0}"#, "limits.time", "1e0"),
+        (r#"{"cpu": 0.50, "time": 1}"#, "limits.cpu", "0.50"),
+        (r#"{"memory": "512M"}"#, "limits.memory", "512M"),
+        (r#"{"memory": 536870912}"#, "limits.memory", "536870912"),
+    ] {
+        place.write("t.json", format!(r#"{{"limits": {limits}}}"#));
+        let plan = place.run(&["policy", "plan", "-p", "t.json"]).json();
+        let mut lines = plan["lines"].as_array().unwrap().iter();
+        let line = lines.find(|line| line["origin"]["key"] == key);
+        assert_eq!(line.map(|line| &line["text"]), Some(&json!(text)), "{plan}");
+    }
+    place.write("t.json", r#"{"limits": {"time": 1e0}}"#);
+    let run = place.run(&["run", "-p", "t.json", "--", "sleep", "10"]);
+    assert_eq!(run.trap()["rule"]["text"], "1e0", "{run:?}");
+    place.write("t.json", r#"{"network": {"httpProxyPort": 3.128e3}}"#);
+    let said = place.run(&["why", "-p", "t.json", "127.0.0.1:3128"]).json();
+    assert_eq!(said["connect"]["rule"]["text"], "3.128e3", "{said}");
+}
+
+/// The help says what is so: of every option that a command has, and in the same words.
+#[test]
+fn help_is_the_same_everywhere() {
+    let place = place();
+    let mut texts = std::collections::BTreeMap::new();
+    for command in [
+        &["run"][..],
+        &["learn"],
+        &["spec"],
+        &["why"],
+        &["policy", "validate"],
+        &["policy", "resolve"],
+        &["policy", "plan"],
+    ] {
+        let help = place.run(&[command, &["--help"]].concat()).stdout;
+        assert!(help.contains("which needs --policy-format"), "{command:?}: {help}");
+        let options = help.split("\n\n").filter(|part| part.trim_start().starts_with('-'));
+        for option in options {
+            let (name, text) = option.trim().split_once('\n').unwrap_or_default();
+            // What a policy is for differs.
+            if name != "-p, --policy <FILE>" && name != "-b, --bundle <DIR>" {
+                let first = texts.entry(name.to_owned()).or_insert_with(|| text.to_owned());
+                assert_eq!(first, text, "{command:?} {name}");
+            }
+            assert!(text.trim_start().starts_with(char::is_uppercase), "{command:?} {option}");
+            assert!(!text.trim_end().ends_with('.'), "{command:?} {option}");
+        }
+    }
+    let learn = place.run(&["learn", "--help"]).stdout;
+    assert!(learn.contains("What it allows is not learned again"), "{learn}");
+    let why = place.run(&["why", "--help"]).stdout;
+    assert!(why.contains("exit code is 0") && !why.contains("TARGET"), "{why}");
 }
 
 #[test]

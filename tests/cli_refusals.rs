@@ -232,6 +232,35 @@ fn files_that_cannot_be_read_are_refused() {
     io("No such file").check("second", "nowhere.json", &place.refused(&args, b"").trap());
 }
 
+/// A name that is nearly that of a shipped policy, and a file that is not what its name says.
+#[test]
+fn policies_that_are_named_wrongly_are_refused_with_a_hint() {
+    let place = Place::new();
+    place.write("y.txt", "filesystem:\n  allowWrite: [.]\n");
+    place.write("y.json", "# a comment\nfilesystem:\n  allowWrit: [.]\n");
+    place.write("broken.txt", "{\"filesystem\": {\"allowWrite\": [\".\"],}}");
+    place.write("text.txt", "hello: : world");
+    for (file, code, says) in [
+        ("workspace", "POLICY_IO_FAILED", "did you mean @workspace"),
+        ("wrokspace", "POLICY_IO_FAILED", "did you mean @workspace"),
+        ("Agent", "POLICY_IO_FAILED", "did you mean @agent"),
+        ("y.txt", "POLICY_PARSE_FAILED", "--policy-format yaml"),
+        ("y.json", "POLICY_PARSE_FAILED", "--policy-format yaml"),
+    ] {
+        let record = place.refused(&[&["run", "-p", file], MARK].concat(), b"").trap();
+        assert_eq!((&record["code"], &record["file"]), (&json!(code), &json!(file)));
+        assert!(record["message"].as_str().unwrap().contains(says), "{record}");
+    }
+    // Where it is no such thing, nothing is guessed.
+    for file in ["nowhere", "a/workspace", "broken.txt", "text.txt"] {
+        let record = place.refused(&[&["run", "-p", file], MARK].concat(), b"").trap();
+        let message = record["message"].as_str().unwrap();
+        assert!(!message.contains("did you mean") && !message.contains("yaml"), "{record}");
+    }
+    let said = place.run(&["policy", "validate", "-p", "y.txt", "--policy-format", "yaml"]);
+    assert_eq!(said.code, 0, "{said:?}");
+}
+
 #[test]
 fn what_this_host_cannot_enforce_is_refused() {
     let place = Place::new();
@@ -319,14 +348,27 @@ fn wrong_command_lines_are_usage_errors() {
         (&["run", "--polcy", "x", "--", "touch", "mark"], "--polcy"),
         (&["run", "-p", "p.json", "--policy-format", "toml", "--", "touch", "mark"], "toml"),
         (&["run", "-p", "-", "--", "touch", "mark"], "--policy-format"),
+        (&["run", "-p", "@worksapce", "--", "touch", "mark"], "did you mean @workspace?"),
         (&["run", "-p", "-", "-p", "-", "--policy-format", "json", "--", "touch", "mark"], "once"),
-        (&["run", "-p", "@nowhere", "--", "touch", "mark"], "@nowhere"),
+        (&["run", "-p", "@nowhere", "--", "touch", "mark"], "`@nowhere`"),
+        (&["run", "-p", "@nowhere", "--", "touch", "mark"], "There are @workspace, @agent"),
         (&["run", "--trap-fd", "2", "--", "touch", "mark"], "--trap-fd"),
-        (&["run", "--trap-fd", "-1", "--", "touch", "mark"], "-1"),
-        (&["run", "--trap-fd", "three", "--", "touch", "mark"], "three"),
-        (&["run", "--trap-fd", "99", "--", "touch", "mark"], "--trap-fd 99"),
-        (&["run", "--inherit", "99", "--", "touch", "mark"], "--inherit 99"),
-        (&["run", "--inherit", "0", "--", "touch", "mark"], "--inherit"),
+        (&["run", "--trap-fd", "2", "--", "touch", "mark"], "open descriptor, 3 or above"),
+        (&["run", "--trap-fd", "-1", "--", "touch", "mark"], "'-1'"),
+        (&["run", "--trap-fd", "-1", "--", "touch", "mark"], "open descriptor, 3 or above"),
+        (&["run", "--trap-fd", "three", "--", "touch", "mark"], "open descriptor, 3 or above"),
+        (
+            &["run", "--trap-fd", "99", "--", "touch", "mark"],
+            "--trap-fd 99: descriptor 99 is not open",
+        ),
+        (
+            &["run", "--inherit", "99", "--", "touch", "mark"],
+            "--inherit 99: descriptor 99 is not open",
+        ),
+        (&["run", "--inherit", "0", "--", "touch", "mark"], "open descriptor, 3 or above"),
+        (&["run", "--inherit", "3,-1", "--", "touch", "mark"], "open descriptor, 3 or above"),
+        (&["run", "--query-timeout", "-1", "--", "touch", "mark"], "whole number of seconds"),
+        (&["run", "--query-timeout", "2m", "--", "touch", "mark"], "whole number of seconds"),
         (&["run", "--cwd", "nowhere", "--", "touch", "mark"], "--cwd nowhere"),
         (&["run", "--cwd", "p.json", "--", "touch", "mark"], "--cwd p.json"),
         (&["run", "bundle", "--", "touch", "mark"], "exclude each other"),
@@ -338,7 +380,22 @@ fn wrong_command_lines_are_usage_errors() {
         (&["spec", "--bundle", "bundle", "--", "touch", "mark"], "bundle/config.json"),
         (&["spec", "--bundle", "no/where", "--", "touch", "mark"], "no/where/config.json"),
         (&["run", "--accept", "nosuch", "--", "touch", "mark"], "nosuch"),
-        (&["run", "nowhere"], "put `--` before it"),
+        (&["run", "nowhere"], "put `--` before it: run -- nowhere"),
+        (&["run", "./p.json"], "put `--` before it: run -- ./p.json"),
+        (&["run", "nowhere/"], "no directory 'nowhere/'"),
+        (&["run", "nowhere/"], "spec --bundle nowhere/"),
+        (&["run", "p.json", "--", "touch", "mark"], "named with -p"),
+        (&["learn", "-o", "l.yaml", "touch", "mark"], "learn [OPTIONS] -- PROGRAM"),
+        (&["learn", "-o", "l.yaml", "./s.sh"], "learn [OPTIONS] -- PROGRAM"),
+        (&["spec", "touch", "mark"], "spec [OPTIONS] -- PROGRAM"),
+        (&["policy", "validate", "p.json"], "policy validate -p p.json"),
+        (&["policy", "resolve", "p.json"], "policy resolve -p p.json"),
+        (&["policy", "plan", "p.json"], "policy plan -p p.json"),
+        (&["why", "p.json", "mark"], "named with -p"),
+        (&["why", "foo:0"], "ends in \"0\", which is not a port"),
+        (&["why", "foo:65536"], "ends in \"65536\""),
+        (&["why", "foo:http"], "ends in \"http\""),
+        (&["why", "2001:db8::1"], "in brackets"),
         (&["run", "touch", "mark"], "Put `--` before the program"),
         (&["why"], "PATH|HOST"),
         (&["why", ""], "empty"),
@@ -373,20 +430,36 @@ fn programs_that_cannot_be_run_have_the_exit_codes_of_a_shell() {
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(place.path(name), mode).unwrap();
     }
-    for (program, code, errno) in [
-        ("is-not-in-path", 127, "ENOENT"),
-        ("./nowhere", 127, "ENOENT"),
-        ("./text/x", 127, "ENOTDIR"),
-        ("./text", 126, "EACCES"),
-        ("./dir", 126, "EACCES"),
-        ("./script", 127, "ENOENT"),
-        ("./noexec", 126, "ENOEXEC"),
+    for name in ["path", "subdir"] {
+        std::fs::create_dir(place.path(name)).unwrap();
+    }
+    place.write("path/closed", "x");
+    let program = "#!/bin/sh\ntouch mark\n";
+    place.write("tool", program);
+    std::fs::set_permissions(place.path("tool"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    for (program, code, errno, says) in [
+        ("is-not-in-path", 127, "ENOENT", "not found in PATH"),
+        ("tool", 127, "ENOENT", "did you mean ./tool?"),
+        ("text", 127, "ENOENT", "./text is not executable"),
+        ("subdir", 127, "ENOENT", "./subdir is a directory"),
+        ("closed", 126, "EACCES", "path/closed is not executable"),
+        ("./nowhere", 127, "ENOENT", "No such file"),
+        ("./text/x", 127, "ENOTDIR", "Not a directory"),
+        ("./text", 126, "EACCES", "it is not executable (`chmod +x` makes it so)"),
+        ("./dir", 126, "EACCES", "it is a directory"),
+        ("/dev/null", 126, "EACCES", "it is no regular file"),
+        ("./script", 127, "ENOENT", "the interpreter that the file names does not exist"),
+        ("./noexec", 126, "ENOEXEC", "no script that starts with `#!`"),
     ] {
-        let answer = place.refused(&["run", "--", program], b"");
+        let mut command = place.command(&["run", "--", program]);
+        command.env("PATH", format!("{}:/usr/bin:/bin", place.text("path")));
+        let answer = finish(command, b"");
+        assert!(!place.path("mark").exists(), "{program}");
         let record = answer.trap();
         assert_eq!((answer.code, &record["kind"]), (code, &json!("launch")), "{program}: {record}");
         assert_eq!(record["code"], "LAUNCH_FAILED", "{program}");
         assert_eq!(record["errno"], errno, "{program}: {record}");
+        assert!(record["message"].as_str().unwrap().contains(says), "{program}: {record}");
     }
 }
 
@@ -462,6 +535,7 @@ fn bundles_that_ask_for_more_are_refused_by_field() {
         (&record["code"], &record["file"]),
         (&json!("POLICY_IO_FAILED"), &json!("empty/config.json"))
     );
+    assert!(record["message"].as_str().unwrap().contains("spec --bundle empty -- "), "{record}");
     // Control: the one that asks for nothing more is launched.
     place.write("b/config.json", good.to_string());
     let answer = place.run(&["run", "b"]);

@@ -319,6 +319,18 @@ fn standard_output_takes_the_policy_after_the_program() {
 }
 
 #[test]
+fn a_base_on_standard_input_is_read() {
+    let lab = Lab::new();
+    let output = lab.text("p.json");
+    let args = ["learn", "-o", &output, "-p", "-", "--policy-format", "json", "--", "sh", "-c"];
+    let script = "echo x > open; echo x > closed";
+    let command = lab.command(LANDSTRIP, &[&args[..], &[script]].concat());
+    let answer = finish(command, br#"{"filesystem": {"denyWrite": ["closed"]}}"#);
+    assert!(answer.code != 0 && answer.stderr.contains("FILESYSTEM_DENIED"), "{answer:#?}");
+    assert_eq!(lab.writes("p.json"), ["."]);
+}
+
+#[test]
 fn what_a_base_denies_stays_denied() {
     let lab = Lab::new();
     std::fs::write(lab.path("base.json"), r#"{"filesystem": {"denyWrite": ["closed"]}}"#)
@@ -329,4 +341,60 @@ fn what_a_base_denies_stays_denied() {
     assert!(!lab.path("w/closed").exists() && Path::new(&lab.path("w/open")).exists());
     assert_eq!(lab.writes("p.json"), ["."]);
     assert_eq!(lab.policy("p.json")["network"], Value::Null);
+}
+
+/// What is not granted says who denied it: the policy that is extended, that of the program, or none.
+#[test]
+fn what_is_not_granted_says_who_denied_it() {
+    if !have("the policy of a program", &["xattr"]) {
+        return;
+    }
+    let lab = Lab::new();
+    let base = lab.text("base.json");
+    std::fs::write(&base, r#"{"filesystem": {"denyWrite": ["closed"]}}"#).expect("a policy");
+    let tool = lab.path("w/tool");
+    let udp = "bash -c ': > /dev/udp/192.0.2.1/9'";
+    let script =
+        format!("echo x > closed; echo x > held; echo x > fine; chmod u+s fine; {udp}; exit 0");
+    std::fs::write(&tool, format!("#!/bin/sh\n{script}\n")).expect("a script");
+    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("chmod");
+    let attach = |policy: &str| {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(&tool, "user.landstrip.policy", policy.as_bytes(), flags)
+            .expect("setxattr");
+    };
+    let attached = "denied by the policy that is attached to the program";
+    let extended = "denied by the policy that this one extends";
+    let impossible = "not possible inside";
+    for (own, expected) in [
+        (
+            r#"{"filesystem": {"denyWrite": ["held"]}, "network": {"allowNetwork": false}}"#,
+            [
+                ("closed", extended),
+                ("held", attached),
+                ("fine", impossible),
+                ("datagram", attached),
+            ],
+        ),
+        (
+            r#"{"filesystem": {"allowWrite": ["fine"]}, "network": {"allowNetwork": false}}"#,
+            [
+                ("closed", attached),
+                ("held", attached),
+                ("fine", impossible),
+                ("datagram", attached),
+            ],
+        ),
+    ] {
+        attach(own);
+        let answer = lab.learn("p.json", &["--force", "-p", &base], &["./tool"]);
+        assert_eq!(answer.code, 0, "{own}: {answer:#?}");
+        for (what, why) in expected {
+            let mut lines = answer.stderr.lines().filter(|l| l.starts_with("learn: not granted"));
+            let said = lines.find(|line| line.contains(what));
+            assert!(said.is_some_and(|line| line.contains(why)), "{own} {what}: {answer:#?}");
+        }
+        assert_eq!(lab.policy("p.json")["network"], Value::Null, "{own}");
+    }
 }

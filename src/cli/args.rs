@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 /// Run a command, or an OCI container, under a sandbox policy.
 #[derive(Debug, Parser)]
@@ -18,6 +18,13 @@ pub struct Args {
 const EXIT_CODES: &str = "\
 Exit codes: the program's own; 128+N when signal N ended it; 127 when it was not found and 126
 when it could not be executed; 1 for any other failure; 2 for a command line that is wrong.";
+
+/// The help of `-p` where a policy is learned.
+const LEARN_FROM: &str = "\
+Policy to start from; repeat to merge several, in order. What it allows is not learned again, and \
+what it denies stays denied: run with it and then the learned one. FILE is found from the current \
+directory; `-` is standard input, which needs --policy-format; @NAME is a policy that ships with the \
+program, see `policy list`";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -74,16 +81,19 @@ pub enum WindowsCommand {
 /// Which policies, and where their relative paths start.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct PolicyArgs {
-    /// Policy to apply; repeat to merge several in order. `-` is standard input, @NAME a policy
-    /// that ships with the program. Without any, nothing may be written and there is no network
+    /// Policy to apply; repeat to merge several, in order: lists append, of single values the last
+    /// counts. FILE is found from the current directory; `-` is standard input, which needs
+    /// --policy-format; @NAME is a policy that ships with the program, see `policy list`. Without
+    /// any, nothing may be written and there is no network
     #[arg(short = 'p', long = "policy", value_name = "FILE")]
     pub policies: Vec<OsString>,
 
-    /// Format of the policies given (default: by file name, else json)
+    /// Format of all policies given as files (default: yaml where the name ends in `.yaml` or `.yml`,
+    /// else json)
     #[arg(long, value_name = "FORMAT")]
     pub policy_format: Option<PolicyFormat>,
 
-    /// Directory to start in; relative paths in policies start here too (default: the current one)
+    /// Directory to start in; relative paths within policies start here too (default: the current one)
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
 }
@@ -98,20 +108,23 @@ pub struct RunArgs {
     /// Open file descriptor that receives traps as they happen, as JSON lines. On a connected stream
     /// socket denials are asked about: {"query_id":"1","action":"allow"} allows the operation
     #[cfg(unix)]
-    #[arg(long, value_name = "FD", value_parser = value_parser!(i32).range(3..))]
+    #[arg(long, value_name = "FD", value_parser = descriptor, allow_negative_numbers = true)]
     pub trap_fd: Option<i32>,
 
-    /// Open file descriptors, besides 0 to 2, that the program keeps
+    /// Open file descriptors, besides 0 to 2, that the program keeps, separated by commas
     #[cfg(unix)]
-    #[arg(long, value_name = "FD", value_delimiter = ',', value_parser = value_parser!(i32).range(3..))]
+    #[arg(long, value_name = "FD", value_delimiter = ',', value_parser = descriptor)]
+    #[arg(allow_negative_numbers = true)]
     pub inherit: Vec<i32>,
 
-    /// Shortfalls to accept: what this host cannot enforce, by the names that `policy plan` prints
+    /// Shortfalls to accept: what this host cannot enforce, by the names that `policy plan` prints,
+    /// separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = crate::plan::ACCEPTABLE)]
     pub accept: Vec<String>,
 
     /// Seconds that a query waits for its answer before the operation is denied; 0 asks nothing
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = seconds)]
+    #[arg(allow_negative_numbers = true)]
     pub query_timeout: u32,
 
     /// Do not write the denials to standard error when the program has ended
@@ -122,7 +135,7 @@ pub struct RunArgs {
     #[arg(short = 'b', long = "bundle", value_name = "DIR", requires = "bundle")]
     pub bundle_dir: Option<PathBuf>,
 
-    /// OCI bundle to run: a directory that holds a config.json
+    /// OCI bundle to run: a directory that holds a config.json, such as `spec --bundle` makes
     #[arg(value_name = "BUNDLE|ID")]
     pub bundle: Option<PathBuf>,
 
@@ -133,13 +146,14 @@ pub struct RunArgs {
 
 /// `learn`.
 #[derive(Clone, Debug, ClapArgs)]
+#[command(mut_arg("policies", |arg| arg.help(LEARN_FROM)))]
 pub struct LearnArgs {
-    /// The policies to start from: what they allow is not learned, what they deny stays denied.
+    /// The policies to start from.
     #[command(flatten)]
     pub policy: PolicyArgs,
 
-    /// Where to write the policy: JSON, or YAML with a comment for each entry where the name ends in
-    /// `.yaml` or `.yml`; `-` is standard output
+    /// Where to write the policy: YAML with a comment for each entry where the name ends in `.yaml` or
+    /// `.yml`, else JSON; `-` is standard output
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: PathBuf,
 
@@ -147,7 +161,8 @@ pub struct LearnArgs {
     #[arg(long)]
     pub force: bool,
 
-    /// Shortfalls to accept, by name
+    /// Shortfalls to accept: what this host cannot enforce, by the names that `policy plan` prints,
+    /// separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = crate::plan::ACCEPTABLE)]
     pub accept: Vec<String>,
 
@@ -179,7 +194,8 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub inspect: InspectArgs,
 
-    /// Shortfalls to accept, by name
+    /// Shortfalls to accept: what this host cannot enforce, by the names that `policy plan` prints,
+    /// separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = crate::plan::ACCEPTABLE)]
     pub accept: Vec<String>,
 }
@@ -207,11 +223,12 @@ pub struct SpecArgs {
     #[command(flatten)]
     pub policy: PolicyArgs,
 
-    /// Shortfalls to accept, by name
+    /// Shortfalls to accept: what this host cannot enforce, by the names that `policy plan` prints,
+    /// separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = crate::plan::ACCEPTABLE)]
     pub accept: Vec<String>,
 
-    /// Write DIR/config.json instead, which must not exist
+    /// Write DIR/config.json instead, which must not exist; DIR is made where it does not
     #[arg(short = 'b', long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
 
@@ -227,11 +244,13 @@ pub struct WhyArgs {
     #[command(flatten)]
     pub inspect: InspectArgs,
 
-    /// What TARGET is (default: a path if it holds a `/`, starts with `.` or `~`, or exists)
+    /// What is asked about (default: a path if it holds a `/`, starts with `.` or `~`, or exists, else a
+    /// host)
     #[arg(long = "as", value_name = "KIND")]
     pub kind: Option<TargetKind>,
 
-    /// Path, host, or host:port
+    /// Path to be read or written, or host to connect to, HOST or HOST:PORT. The exit code is 0
+    /// whatever the answer, which has several parts
     #[arg(value_name = "PATH|HOST")]
     pub target: OsString,
 }
@@ -305,10 +324,9 @@ impl RunArgs {
     pub fn what(&self) -> Result<What<'_>, String> {
         match (&self.bundle, self.command.split_first()) {
             (None, Some((program, args))) => Ok(What::Program { program, args }),
-            (Some(bundle), None) if self.bundle_dir.is_none() && !bundle.is_dir() => Err(format!(
-                "'{}' is not a bundle; to run a program, put `--` before it",
-                bundle.display()
-            )),
+            (Some(bundle), None) if self.bundle_dir.is_none() && !bundle.is_dir() => {
+                Err(not_a_bundle(bundle))
+            }
             (Some(_), None) if !self.policy.is_empty() => Err(
                 "a bundle brings its policy: --policy, --policy-format and --cwd cannot be used \
                     with it"
@@ -321,7 +339,8 @@ impl RunArgs {
             (Some(bundle), None) => Ok(What::Bundle(bundle)),
             (None, None) => Err("nothing to run: end the line with `-- PROGRAM [ARGS...]`".into()),
             (Some(bundle), Some(_)) => Err(format!(
-                "unexpected argument '{}': a bundle and a program exclude each other",
+                "unexpected argument '{}': a bundle and a program exclude each other; a policy is \
+                    named with -p",
                 bundle.display()
             )),
         }
@@ -333,6 +352,33 @@ impl PolicyArgs {
     fn is_empty(&self) -> bool {
         self.policies.is_empty() && self.policy_format.is_none() && self.cwd.is_none()
     }
+}
+
+fn not_a_bundle(path: &std::path::Path) -> String {
+    let shown = path.display();
+    let directory = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    match path.exists() {
+        false if directory => format!(
+            "there is no directory '{shown}'; a bundle is a directory with a config.json, and \
+                `spec --bundle {shown} -- PROGRAM` makes one"
+        ),
+        _ => format!(
+            "'{shown}' is not a bundle; to run a program, put `--` before it: run -- {shown}"
+        ),
+    }
+}
+
+/// Reads the number of a descriptor that is not one of the standard streams.
+fn descriptor(text: &str) -> Result<i32, String> {
+    match text.parse() {
+        Ok(fd) if fd > 2 => Ok(fd),
+        _ => Err("must be the number of an open descriptor, 3 or above".to_owned()),
+    }
+}
+
+/// Reads a whole number of seconds.
+fn seconds(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "must be a whole number of seconds, 0 or above".to_owned())
 }
 
 /// Checks the name of a run: what container engines accept of each other.

@@ -24,7 +24,13 @@ pub fn read(dir: &Path, identity: &Identity) -> Result<Run, Error> {
     let path = dir.join(CONFIG);
     let name = path.to_string_lossy().into_owned();
     let bytes = bytes(&path).map_err(|error| {
-        Failure::new(Code::PolicyIoFailed, error.to_string()).in_file(name.clone())
+        let hint = match error.kind() {
+            io::ErrorKind::NotFound => {
+                format!("; `spec --bundle {} -- PROGRAM` makes one", dir.display())
+            }
+            _ => String::new(),
+        };
+        Failure::new(Code::PolicyIoFailed, format!("{error}{hint}")).in_file(name.clone())
     })?;
     spec::read(&bytes, identity, &HostFiles)
         .map_err(|refusal| refused(refusal).in_file(name).into())

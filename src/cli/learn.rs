@@ -18,7 +18,7 @@ mod linux {
 
     use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-    use super::super::load::format_of;
+    use super::super::load::{Source, format_of, load};
     use super::super::resolve::{self, Environment};
     use super::super::{HostFiles, output, run, stderr_style};
     use super::{Code, Error, Failure, LearnArgs};
@@ -37,36 +37,42 @@ mod linux {
     /// written.
     pub fn learn(args: &LearnArgs) -> Result<u8, Error> {
         let target = Target::of(&args.output, args.force)?;
-        let secrets = shipped::find("@secrets").expect("it ships").text;
-        let agent = shipped::find("@agent").expect("it ships").text;
+        let shipped = |name| source(name, shipped::find(name).expect("it ships").text);
         let tool = args.command.first().map(OsString::as_os_str);
-        let base = run::of_command(&args.policy, &args.accept, &args.command)?;
-        let over = |more: &[(&str, &str)], policies: &_, tool: Option<&OsStr>| {
-            resolve::resolved_with(policies, more, tool, &HostFiles)
+        let given = load(&args.policy)?;
+        let resolved = |sources: Vec<Source>, tool: Option<&OsStr>| {
+            resolve::resolved_from(&args.policy, sources, tool, &HostFiles)
         };
-        let open = over(&[(OWN, OPEN), ("@secrets", secrets)], &args.policy, tool)?;
-        let start =
-            super::super::args::PolicyArgs { cwd: args.policy.cwd.clone(), ..Default::default() };
-        let guard = over(&[("@agent", agent), (OWN, OPEN)], &start, None)?;
+        // A policy attached to the program tightens what is open, and not what need not be learned: its
+        // grants lie within those of the policy that is learned.
+        let base = resolved(given.clone(), None)?;
+        let open = resolved([given, vec![source(OWN, OPEN), shipped("@secrets")]].concat(), tool)?;
+        let guard = resolved(vec![shipped("@agent"), source(OWN, OPEN)], None)?;
         let places = Places::new(&open.cwd, &home()?, Decider::new(&guard));
         let notes = Notes::new(places, resolve::daemons());
         let notes = Arc::new(Mutex::new(notes));
         let code = launch::run(Job {
-            args: base.args,
-            env: base.env,
+            args: args.command.clone(),
+            env: run::environment(),
             policy: open,
-            accept: base.accept,
+            accept: args.accept.clone(),
             inherit: Vec::new(),
             traps: None,
             query_timeout: Duration::ZERO,
             style: stderr_style(),
             quiet: false,
-            learn: Some(Learning { base: base.policy, notes: Arc::clone(&notes) }),
+            learn: Some(Learning { base, notes: Arc::clone(&notes) }),
         })?;
         let learned = notes.lock().unwrap_or_else(PoisonError::into_inner).finish(&HostFiles);
         target.write(&text(&learned, args, target.format()))?;
         tell(&learned, args);
         Ok(code)
+    }
+
+    /// A policy that comes with the program.
+    fn source(name: &str, text: &str) -> Source {
+        let (name, bytes) = (name.to_owned(), text.as_bytes().to_vec());
+        Source { name, bytes, format: Format::Json }
     }
 
     /// The home directory, free of links: the policy spells paths by it, and its secrets lie there.

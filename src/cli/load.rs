@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::args::{PolicyArgs, PolicyFormat};
 use super::error::{Error, Failure};
-use crate::policy::{Format, shipped};
+use crate::policy::{self, Format, PolicyError, shipped};
 use crate::trap::Code;
 
 /// The most bytes that one policy may have.
@@ -42,8 +42,14 @@ pub fn load(args: &PolicyArgs) -> Result<Vec<Source>, Error> {
     let names = args.policies.iter().map(|name| name.to_string_lossy());
     for name in names.filter(|name| name.starts_with('@')) {
         if shipped::find(&name).is_none() {
-            let message = format!("no policy `{name}` ships with this program; see `policy list`");
-            return Err(Error::Usage(message));
+            let hint = shipped::nearest(&name);
+            let hint = hint.map(|name| format!("did you mean {name}? ")).unwrap_or_default();
+            let all: Vec<_> = shipped::ALL.iter().map(|shipped| shipped.name).collect();
+            return Err(Error::Usage(format!(
+                "no policy `{name}` ships with this program; {hint}There are {}; a file of that \
+                    name is ./{name}",
+                all.join(", ")
+            )));
         }
     }
     args.policies.iter().map(|name| source(name, args.policy_format)).collect()
@@ -67,7 +73,29 @@ fn source(path: &OsStr, format: Option<PolicyFormat>) -> Result<Source, Error> {
     match bytes {
         Ok(bytes) => Ok(Source { name, bytes, format }),
         Err(error) => {
-            Err(Failure::new(Code::PolicyIoFailed, error.to_string()).in_file(name).into())
+            let mut message = error.to_string();
+            if error.kind() == io::ErrorKind::NotFound
+                && let Some(shipped) = shipped::nearest(&name)
+            {
+                message.push_str(&format!("; did you mean {shipped}, which ships with landstrip?"));
+            }
+            Err(Failure::new(Code::PolicyIoFailed, message).in_file(name).into())
+        }
+    }
+}
+
+/// Why a policy that was taken for JSON by its name is probably YAML; empty where it is not.
+pub fn format_hint(source: &Source, error: &PolicyError) -> &'static str {
+    let object = source.bytes.trim_ascii_start().starts_with(b"{");
+    if source.format != Format::Json || object || error.key.is_some() {
+        return "";
+    }
+    // Whatever it says, it is in order as YAML.
+    match policy::parse(&source.name, &source.bytes, Format::Yaml) {
+        Err(PolicyError { key: None, .. }) => "",
+        _ => {
+            "; a name that does not end in .yaml or .yml is read as JSON: rename it, or give \
+                --policy-format yaml"
         }
     }
 }

@@ -102,13 +102,36 @@ fn finish_parse(error: &clap::Error, line: &[OsString]) -> u8 {
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let text = text.split("\n\nFor more information").next().unwrap_or(text).trim();
     let mut text = text.to_owned();
-    if error.kind() == clap::error::ErrorKind::UnknownArgument
-        && line.get(1).is_some_and(|verb| verb == "run")
-        && !line.iter().any(|word| word == "--")
-    {
-        text.push_str("\n\nPut `--` before the program: run [OPTIONS] -- PROGRAM [ARGS...]");
+    if let Some(hint) = hint(error, line) {
+        text.push_str("\n\n");
+        text.push_str(&hint);
     }
     finish(Err(Error::Usage(text)))
+}
+
+/// What was probably meant by an argument that is one too many.
+fn hint(error: &clap::Error, line: &[OsString]) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let argument = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => argument,
+        _ => return None,
+    };
+    let words: Vec<_> = line.iter().skip(1).take(2).map(|word| word.to_string_lossy()).collect();
+    let dashes = line.iter().any(|word| word == "--");
+    match words.iter().map(AsRef::as_ref).collect::<Vec<&str>>().as_slice() {
+        [verb @ ("run" | "learn" | "spec"), ..] if !dashes => {
+            Some(format!("Put `--` before the program: {verb} [OPTIONS] -- PROGRAM [ARGS...]"))
+        }
+        _ if argument.starts_with('-') => None,
+        ["policy", verb @ ("validate" | "resolve" | "plan")] => {
+            Some(format!("Policies are named with -p: policy {verb} -p {argument}"))
+        }
+        ["why", ..] => Some("One target at a time; policies are named with -p".to_owned()),
+        _ => None,
+    }
 }
 
 fn dispatch(args: Args, line: &[OsString]) -> u8 {
@@ -172,7 +195,7 @@ fn check_inherit(args: &RunArgs) -> Result<(), Error> {
             return Err(Error::Usage(format!("--inherit {fd}: this is the trap descriptor")));
         }
         if let Err(error) = sys::duplicate(fd) {
-            return Err(Error::Usage(format!("--inherit {fd}: {error}")));
+            return Err(trapfd::not_open("--inherit", fd, &error));
         }
     }
     Ok(())

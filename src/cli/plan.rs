@@ -156,12 +156,9 @@ mod linux {
         let mut values = Vec::new();
         let policy = &plan.policy;
         located(&json!([policy.network, policy.limits, policy.macos, policy.windows]), &mut values);
-        for (origin, mut text) in values {
+        for (origin, text) in values {
             if lines.iter().any(|line| line.origin == origin) {
                 continue;
-            }
-            if let (Some(cpu), "limits.cpu") = (&policy.limits.cpu, origin.key.as_str()) {
-                text = plan::limits::cpus(cpu.value);
             }
             let shortfall = plan.shortfalls.iter().find(|s| s.origin.as_ref() == Some(&origin));
             let (held_by, note) = match shortfall {
@@ -183,7 +180,7 @@ mod linux {
         match value {
             Value::Object(fields) => {
                 let origin = fields.get("origin").map(|o| serde_json::from_value(o.clone()));
-                match (origin, fields.get("value").or(fields.get("text"))) {
+                match (origin, fields.get("text").or(fields.get("value"))) {
                     (Some(Ok(origin)), Some(Value::String(text))) => {
                         found.push((origin, text.clone()));
                     }

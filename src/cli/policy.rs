@@ -1,5 +1,6 @@
 //! `policy`: look into policies without running anything.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use serde::Serialize;
@@ -8,9 +9,9 @@ use serde_json::{Value, json};
 use super::args::{InspectArgs, ListArgs, PlanArgs, PolicyCommand, SchemaArgs, SchemaName};
 use super::error::{Error, Failure};
 use super::output;
-use super::{HostFiles, plan, resolve};
+use super::{HostFiles, plan, resolve, why};
 use crate::plan::AS_GOOD_AS_THE_HOST;
-use crate::policy::{Access, Effect, Origin, Pattern, ResolvedPolicy, shipped};
+use crate::policy::{Access, Daemons, Decider, Effect, Origin, Pattern, ResolvedPolicy, shipped};
 use crate::trap::{self, Code, printable};
 
 /// Does what `command` says.
@@ -67,16 +68,48 @@ struct Note<'a> {
     file: &'a str,
     line: u32,
     key: &'a str,
-    message: &'a str,
+    message: Cow<'a, str>,
 }
 
 impl<'a> Note<'a> {
-    fn new(origin: &'a Origin, message: &'a str) -> Note<'a> {
+    fn new(origin: &'a Origin, message: impl Into<Cow<'a, str>>) -> Note<'a> {
+        let message = message.into();
         Note { file: &origin.file, line: origin.line, key: &origin.key, message }
     }
 }
 
 const LINKED: &str = "the denied file has other names (hard links)";
+/// Less memory than any program starts with, in bytes.
+const LEAST_MEMORY: u64 = 1 << 20;
+const TOO_LITTLE: &str = "no program starts in so little memory; without a unit, these are bytes";
+
+/// What to know about a valid policy.
+fn warnings<'a>(policy: &'a ResolvedPolicy, daemons: &Daemons) -> Vec<Note<'a>> {
+    let linked = policy.linked.iter().map(|l| Note::new(&l.origin, LINKED));
+    let sockets = policy.network.allow_unix_sockets.iter().filter(
+        |rule| matches!(&rule.pattern, Pattern::Subtree(path) if daemons.contains(path.as_bytes())),
+    );
+    let sockets = sockets.map(|rule| Note::new(&rule.origin, AS_GOOD_AS_THE_HOST));
+    let decider = Decider::new(policy);
+    let writes = policy.rules.iter().filter(|rule| {
+        rule.access == Access::Write && rule.effect == Effect::Allow && !rule.origin.is_built_in()
+    });
+    let nowhere = writes.filter_map(|rule| {
+        let path = match &rule.pattern {
+            Pattern::Subtree(path) => Cow::Borrowed(path),
+            Pattern::Glob(glob) => Cow::Owned(format!("{}/name", glob.anchor())),
+            Pattern::Name(_) => return None,
+        };
+        let missing = decider.missing_directory(&HostFiles, &path)?;
+        Some(Note::new(&rule.origin, why::nowhere(missing)))
+    });
+    // gitDir states several paths in one line, and a brace as well.
+    let mut nowhere: Vec<_> = nowhere.collect();
+    nowhere.dedup_by(|next, one| (next.file, next.line, next.key) == (one.file, one.line, one.key));
+    let memory = policy.limits.memory.as_ref().filter(|memory| memory.value < LEAST_MEMORY);
+    let memory = memory.map(|memory| Note::new(&memory.origin, TOO_LITTLE));
+    linked.chain(sockets).chain(nowhere).chain(memory).collect()
+}
 
 /// Prints whether the policies are valid together and this platform can enforce them; exit code 1
 /// where not.
@@ -89,14 +122,8 @@ fn validate(args: &PlanArgs) -> Result<u8, Error> {
     match checked {
         Ok(policy) => {
             let ignored: Vec<_> =
-                policy.ignored.iter().map(|i| Note::new(&i.origin, &i.reason)).collect();
-            let daemons = resolve::daemons();
-            let linked = policy.linked.iter().map(|l| Note::new(&l.origin, LINKED));
-            let sockets = policy.network.allow_unix_sockets.iter().filter(|rule| {
-                matches!(&rule.pattern, Pattern::Subtree(path) if daemons.contains(path.as_bytes()))
-            });
-            let sockets = sockets.map(|rule| Note::new(&rule.origin, AS_GOOD_AS_THE_HOST));
-            let warnings: Vec<_> = linked.chain(sockets).collect();
+                policy.ignored.iter().map(|i| Note::new(&i.origin, i.reason.as_str())).collect();
+            let warnings = warnings(&policy, &resolve::daemons());
             let mut text = "valid\n".to_owned();
             for (what, notes) in [("ignored", &ignored), ("warning", &warnings)] {
                 for note in notes {
@@ -238,7 +265,7 @@ fn list(args: ListArgs) -> Result<u8, Error> {
 mod tests {
     use crate::policy::{Access, Decider, Format, MemoryTree, Place};
     use crate::policy::{Verdict, merge, parse, resolve};
-    use crate::trap::{Operation, suggest};
+    use crate::trap::{Adviser, Denied, Operation};
 
     #[test]
     fn the_policy_of_the_readme_is_valid() {
@@ -261,11 +288,22 @@ mod tests {
                 [(Access::Write, Operation::Write), (Access::Read, Operation::Read)]
             {
                 let denied = r#"{"filesystem": {"denyRead": ["/start"], "denyWrite": ["/start"]}}"#;
-                let grant = suggest(operation, &path, None).unwrap().document();
-                let documents =
-                    [denied, &grant].map(|text| parse("p", text.as_bytes(), Format::Json).unwrap());
-                let policy = resolve(&merge(documents.into()), &place).unwrap();
+                let resolved = |texts: &[&str]| {
+                    let parsed = |text: &&str| parse("p", text.as_bytes(), Format::Json).unwrap();
+                    resolve(&merge(texts.iter().map(parsed).collect()), &place).unwrap()
+                };
+                let policy = resolved(&[denied]);
                 let decider = Decider::new(&policy);
+                let denied_path = Denied {
+                    operation,
+                    path: path.as_bytes(),
+                    rule: decider.decide(access, path.as_bytes()).rule(),
+                    others: &[],
+                    link: false,
+                };
+                let adviser = Adviser::new(&policy, &MemoryTree::new());
+                let grant = adviser.path(&decider, &denied_path).unwrap().document();
+                let decider = Decider::new(&resolved(&[denied, &grant]));
                 let allowed = |path: &str| {
                     matches!(decider.decide(access, path.as_bytes()), Verdict::Allow(_))
                 };

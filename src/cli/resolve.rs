@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::args::PolicyArgs;
 use super::error::{Error, Failure};
-use super::load::{Source, load};
+use super::load::{Source, format_hint, load};
 use super::tool;
 use crate::policy::{self, Daemons, FsView, Place, PolicyError, ResolvedPolicy};
 use crate::trap::Code;
@@ -117,30 +117,33 @@ pub fn resolved(
     tool: Option<&OsStr>,
     view: &dyn FsView,
 ) -> Result<ResolvedPolicy, Error> {
-    resolved_with(args, &[], tool, view)
+    resolved_from(args, load(args)?, tool, view)
 }
 
-/// The same, with the policies `more`, which come with the program, merged after them.
+/// The same of policies that were loaded already.
 ///
 /// # Errors
 ///
 /// As [`resolved`].
-pub fn resolved_with(
+pub fn resolved_from(
     args: &PolicyArgs,
-    more: &[(&str, &str)],
+    sources: Vec<Source>,
     tool: Option<&OsStr>,
     view: &dyn FsView,
 ) -> Result<ResolvedPolicy, Error> {
-    let mut sources = load(args)?;
-    sources.extend(more.iter().map(|(name, text)| Source {
-        name: (*name).to_owned(),
-        bytes: text.as_bytes().to_vec(),
-        format: policy::Format::Json,
-    }));
     let cwd = start_directory(args)?;
     let environment = Environment::own();
     let place = Place { cwd: &cwd, home: environment.home.as_deref(), view };
-    let documents = sources.into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let documents = sources.into_iter().map(|source| {
+        parse(&source).map_err(|error| match args.policy_format {
+            Some(_) => error,
+            None => {
+                let message = format!("{}{}", error.message, format_hint(&source, &error));
+                PolicyError { message, ..error }
+            }
+        })
+    });
+    let documents = documents.collect::<Result<Vec<_>, _>>()?;
     let base = policy::resolve(&policy::merge(documents), &place)?;
     match tool {
         Some(program) => tightened(base, program, &environment, view),
@@ -148,7 +151,7 @@ pub fn resolved_with(
     }
 }
 
-fn parse(source: Source) -> Result<policy::Document, PolicyError> {
+fn parse(source: &Source) -> Result<policy::Document, PolicyError> {
     policy::parse(&source.name, &source.bytes, source.format)
 }
 
@@ -169,7 +172,7 @@ pub fn tightened(
     };
     let cwd = base.cwd.clone();
     let place = Place { cwd: &cwd, home: environment.home.as_deref(), view };
-    let own = policy::resolve_executable(&policy::merge(vec![parse(source)?]), &place, &base)?;
+    let own = policy::resolve_executable(&policy::merge(vec![parse(&source)?]), &place, &base)?;
     Ok(policy::tighten(base, own)?)
 }
 

@@ -6,7 +6,7 @@ use super::error::{Error, Failure};
 use crate::trap::Code;
 
 #[cfg(target_os = "linux")]
-pub use linux::{identity, of_command, run};
+pub use linux::{environment, identity, of_command, run};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -59,17 +59,17 @@ mod linux {
             return Err(Error::Usage("nothing to run".to_owned()));
         };
         let policy = resolve::resolved(policy, Some(program), &HostFiles)?;
+        Ok(Run { args: command.to_vec(), env: environment(), policy, accept: accept.to_vec() })
+    }
+
+    /// The environment of this process, as `NAME=value`.
+    pub fn environment() -> Vec<OsString> {
         let variable = |(mut name, value): (OsString, OsString)| {
             name.push("=");
             name.push(value);
             name
         };
-        Ok(Run {
-            args: command.to_vec(),
-            env: std::env::vars_os().map(variable).collect(),
-            policy,
-            accept: accept.to_vec(),
-        })
+        std::env::vars_os().map(variable).collect()
     }
 
     /// What the bundle in `dir` says. The policy that is attached to the program is applied here as

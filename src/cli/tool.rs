@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::error::{Error, Failure};
 use super::load::Source;
+use crate::policy::{ATTRIBUTE, Origin};
 use crate::trap::Code;
-
-/// The extended attribute that holds a program's own policy, as JSON.
-pub const ATTRIBUTE: &str = "user.landstrip.policy";
 
 /// Permission denied: EACCES on Linux and macOS, ERROR_ACCESS_DENIED on Windows.
 const EACCES: i32 = if cfg!(windows) { 5 } else { 13 };
@@ -48,6 +46,64 @@ pub fn find(program: &OsStr, paths: &OsStr, cwd: &Path) -> io::Result<PathBuf> {
     result
 }
 
+/// What keeps a path that exists from being run as a program.
+fn obstacle(path: &Path) -> Option<&'static str> {
+    let metadata = fs::metadata(path).ok()?;
+    if metadata.is_dir() {
+        Some("is a directory")
+    } else if !metadata.is_file() {
+        Some("is no regular file")
+    } else if !may_execute(path) {
+        Some("is not executable (`chmod +x` makes it so)")
+    } else {
+        None
+    }
+}
+
+/// The message of `error`, which [`find`] gave, and what a person would look for next.
+fn explain(error: &io::Error, program: &OsStr, paths: &OsStr, cwd: &Path) -> String {
+    let bare = !program.is_empty() && !program.as_encoded_bytes().contains(&b'/');
+    let here = cwd.join(program);
+    match error.kind() {
+        io::ErrorKind::NotFound if bare => {
+            let name = program.display();
+            match obstacle(&here) {
+                Some(what) => format!("{error}; ./{name} {what}"),
+                None if is_program(&here) => format!("{error}; did you mean ./{name}?"),
+                None => error.to_string(),
+            }
+        }
+        io::ErrorKind::PermissionDenied if bare => {
+            let found = env::split_paths(paths).map(|dir| cwd.join(dir).join(program));
+            let why = found.filter_map(|path| Some((obstacle(&path)?, path))).next();
+            why.map_or(error.to_string(), |(what, path)| {
+                format!("{error}: {} {what}", path.display())
+            })
+        }
+        io::ErrorKind::PermissionDenied => {
+            obstacle(&here).map_or(error.to_string(), |what| format!("{error}: it {what}"))
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// Why the kernel does not run a file that [`find`] found, execve(2).
+#[must_use]
+pub fn refused_by_kernel(error: &io::Error) -> String {
+    const ENOEXEC: i32 = 8;
+    match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::NotFound, _) => {
+            format!("{error}: the interpreter that the file names does not exist")
+        }
+        (_, Some(ENOEXEC)) => {
+            format!(
+                "{error}: it is no program for this machine, and no script that starts with `#!`"
+            )
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// With the system's number, the message reads as the system's own.
 fn denied() -> io::Error {
     io::Error::from_raw_os_error(EACCES)
@@ -80,10 +136,10 @@ pub fn policy(program: &OsStr, paths: &OsStr, cwd: &Path) -> Result<Option<Sourc
             io::ErrorKind::NotFound => Some("ENOENT"),
             _ => error.raw_os_error().and_then(crate::trap::errno::name),
         };
-        let program = program.to_string_lossy().into_owned();
-        Error::Launch { program, errno, message: error.to_string() }
+        let message = explain(&error, program, paths, cwd);
+        Error::Launch { program: program.to_string_lossy().into_owned(), errno, message }
     })?;
-    let name = format!("{} ({ATTRIBUTE})", path.display());
+    let name = Origin::attached(&path.to_string_lossy());
     match attribute(&path) {
         Ok(Some(bytes)) => Ok(Some(Source { name, bytes, format: crate::policy::Format::Json })),
         Ok(None) => Ok(None),

@@ -37,7 +37,7 @@ impl TrapFd {
                 let socket = sockopt::socket_type(&duplicate).ok();
                 Ok(TrapFd { file: duplicate.into(), socket })
             }
-            Err(error) => Err(Error::Usage(format!("--trap-fd {fd}: {error}"))),
+            Err(error) => Err(not_open("--trap-fd", fd, &error)),
         }
     }
 
@@ -49,6 +49,18 @@ impl TrapFd {
         }
         self.file.try_clone().ok().map(OwnedFd::from)
     }
+}
+
+/// The usage error of an `option` whose descriptor cannot be duplicated.
+pub fn not_open(option: &str, fd: i32, error: &io::Error) -> Error {
+    const EBADF: i32 = 9;
+    Error::Usage(match error.raw_os_error() {
+        Some(EBADF) => format!(
+            "{option} {fd}: descriptor {fd} is not open; in a shell, `{fd}>FILE` after the command \
+                opens it"
+        ),
+        _ => format!("{option} {fd}: {error}"),
+    })
 }
 
 impl AsFd for TrapFd {

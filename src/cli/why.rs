@@ -8,14 +8,14 @@ use super::args::{TargetKind, WhyArgs};
 use super::error::{Error, Failure};
 use super::policy::{line, resolved};
 use super::{HostFiles, output, resolve};
-use crate::plan::{AS_GOOD_AS_THE_HOST, Holder};
+use crate::plan::Holder;
 use crate::policy::endpoint::Line;
 use crate::policy::path::Walker;
 use crate::policy::{
-    Access, Closed, Decider, Endpoints, Kind, Origin, Passage, Pattern, ResolvedPolicy, Rule, Use,
+    Access, Closed, Decider, Endpoints, Kind, Linked, Origin, Passage, ResolvedPolicy, Rule, Use,
     Verdict, host,
 };
-use crate::trap::{Against, Grant, Operation, Reason, RuleRef, suggest, suggest_endpoint};
+use crate::trap::{Adviser, Denied, Grant, Operation, Reason, RuleRef};
 
 /// Prints the verdict, whatever it is, with exit code 0.
 ///
@@ -31,35 +31,52 @@ pub fn why(args: &WhyArgs) -> Result<u8, Error> {
         return Err(Error::Usage("the target is empty".to_owned()));
     }
     let policy = resolved(&args.inspect)?;
-    let kind = args.kind.unwrap_or_else(|| guess(target, &policy.cwd));
+    let (kind, read_as) = match args.kind {
+        Some(kind) => (kind, None),
+        None => guess(target, &policy.cwd),
+    };
     let format = args.inspect.output.format;
     match kind {
         TargetKind::Path => {
-            let report = path(target, policy)?;
+            let report = PathReport { note: read_as, ..path(target, policy)? };
             output::document(format, &report, || path_text(&report))?;
         }
         TargetKind::Host => {
-            let report = host_report(target, &policy)?;
+            let report = HostReport { note: read_as, ..host_report(target, &policy)? };
             output::document(format, &report, || host_text(&report))?;
         }
     }
     Ok(0)
 }
 
-/// What the target is taken for.
-fn guess(target: &str, cwd: &str) -> TargetKind {
-    let url = target.contains("://");
-    let named = target.contains('/') || target.starts_with(['.', '~']);
-    match !url && (named || fs::symlink_metadata(format!("{cwd}/{target}")).is_ok()) {
-        true => TargetKind::Path,
-        false => TargetKind::Host,
+/// What the target is taken for, and how to say otherwise where it could as well be the other.
+fn guess(target: &str, cwd: &str) -> (TargetKind, Option<&'static str>) {
+    let exists = || fs::symlink_metadata(format!("{cwd}/{target}")).is_ok();
+    let port = target.rsplit_once(':').is_some();
+    if target.contains("://") {
+        (TargetKind::Host, None)
+    } else if target.contains('/') || target.starts_with(['.', '~']) {
+        (TargetKind::Path, None)
+    } else if exists() {
+        let note = "read as a path, since there is such a file; as a host: --as host";
+        (TargetKind::Path, Some(note))
+    } else if port || host::check(target).is_ok_and(|checked| host::address(&checked).0.is_some()) {
+        (TargetKind::Host, None)
+    } else {
+        let note = "read as a host, since there is no such file; as a path: --as path, or with ./";
+        (TargetKind::Host, Some(note))
     }
 }
 
 /// The document about a path.
 #[derive(Serialize)]
 struct PathReport<'a> {
+    /// What the target was taken for: `path`.
+    kind: &'static str,
     target: &'a str,
+    /// Why it was taken for a path, where that was a guess.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
     /// The path that rules are compared with: absolute, free of symbolic links.
     path: String,
     /// Whether there is something.
@@ -98,14 +115,12 @@ fn path(target: &str, policy: ResolvedPolicy) -> Result<PathReport<'_>, Error> {
     let found = walker.follow(target, &policy.cwd, &origin).map_err(|error| {
         Error::Failure(Failure { file: None, key: None, line: None, ..error.into() })
     })?;
-    let alias = alias(&policy, &found.path, &found.kind);
+    let decider = Decider::new(&policy);
+    let alias = alias(&policy, &decider, &found.path, &found.kind);
     let endpoints = Endpoints::new(&policy.network, resolve::daemons());
     let passage = endpoints.socket(found.path.as_bytes());
-    let mut connect = Some(endpoint_answer(passage, &found.path, Some(Holder::Broker)));
-    if let (Passage::Closed(Closed::Daemon, _), Some(answer)) = (passage, &mut connect) {
-        answer.note = Some(AS_GOOD_AS_THE_HOST.to_owned());
-    }
-    let decider = Decider::new(&policy);
+    let adviser = Adviser::new(&policy, &HostFiles);
+    let connect = Some(endpoint_answer(&adviser, passage, &found.path, Some(Holder::Broker)));
     let restricts = [policy.restricts_reading(), true];
     let holders = Holders::new(policy);
     let [read, write] =
@@ -114,9 +129,21 @@ fn path(target: &str, policy: ResolvedPolicy) -> Result<PathReport<'_>, Error> {
                 Some((_, name)) => decider.decide(access, name.as_bytes()),
                 None => decider.decide(access, found.path.as_bytes()),
             };
-            let mut answer = answer(&verdict, op, &found.path);
+            let mut answer = answer(&verdict);
             if restricts[access as usize] {
                 (answer.held_by, answer.note) = holders.of(access, &found.path, answer.allowed);
+            }
+            if let Verdict::Deny { rule, .. } = verdict {
+                let path = found.path.as_bytes();
+                let denied = Denied { operation: op, path, rule, others: &[], link: false };
+                match adviser.path(&decider, &denied) {
+                    Ok(grant) => answer.suggested_grant = Some(grant),
+                    Err(obstacle) => answer.note = Some(obstacle.why().into_owned()),
+                }
+            } else if access == Access::Write
+                && let Some(missing) = decider.missing_directory(&HostFiles, &found.path)
+            {
+                answer.note = Some(nowhere(missing));
             }
             if let Some((_, name)) = alias.iter().find(|(denied, _)| *denied == access) {
                 answer.note = Some(format!("this is another name (a hard link) of {name}"));
@@ -127,15 +154,29 @@ fn path(target: &str, policy: ResolvedPolicy) -> Result<PathReport<'_>, Error> {
     let exists = found.kind != Kind::Absent;
     let connect = connect.filter(|_| is_socket(&found.path));
     let (path, links) = (found.path, found.links);
-    Ok(PathReport { target, path, exists, links, read, write, connect })
+    let kind = "path";
+    Ok(PathReport { kind, target, note: None, path, exists, links, read, write, connect })
+}
+
+/// What there is to know about a path that may be written and lies in a directory that is `missing`, see
+/// [`Decider::missing_directory`].
+pub(super) fn nowhere(missing: &str) -> String {
+    format!("it cannot be made: the directory {missing} does not exist, and may not be made")
 }
 
 /// The denied files that `path` is another name of: a denial is held by the file.
-fn alias(policy: &ResolvedPolicy, path: &str, kind: &Kind) -> Vec<(Access, String)> {
+fn alias(
+    policy: &ResolvedPolicy,
+    decider: &Decider,
+    path: &str,
+    kind: &Kind,
+) -> Vec<(Access, String)> {
     if !matches!(kind, Kind::File { links: 2.., .. }) {
         return Vec::new();
     }
-    let others = policy.linked.iter().filter(|linked| linked.path != path);
+    let denied =
+        |linked: &&Linked| !decider.decide(linked.access, linked.path.as_bytes()).is_allowed();
+    let others = policy.linked.iter().filter(|linked| linked.path != path).filter(denied);
     others
         .filter(|linked| same_file(path, &linked.path))
         .map(|l| (l.access, l.path.clone()))
@@ -165,20 +206,17 @@ fn same_file(_: &str, _: &str) -> bool {
     false
 }
 
-fn answer(verdict: &Verdict<'_>, operation: Operation, path: &str) -> Answer {
-    let against = match verdict {
+fn answer(verdict: &Verdict<'_>) -> Answer {
+    let reason = match verdict {
         Verdict::Allow(_) => None,
-        Verdict::Deny { rule, .. } => rule.map(|rule| Against {
-            always: rule.always,
-            names_it: matches!(&rule.pattern, Pattern::Subtree(p) | Pattern::Name(p) if p == path),
-        }),
+        Verdict::Deny { rule: Some(_), .. } => Some(Reason::DenyMatch),
+        Verdict::Deny { rule: None, .. } => Some(Reason::AllowMiss),
     };
-    let denied = !verdict.is_allowed();
     Answer {
-        allowed: !denied,
+        allowed: verdict.is_allowed(),
         rule: verdict.rule().map(rule_ref),
-        reason: denied.then(|| Against::reason(against)),
-        suggested_grant: if denied { suggest(operation, path, against) } else { None },
+        reason,
+        suggested_grant: None,
         held_by: None,
         note: None,
     }
@@ -242,6 +280,9 @@ fn path_text(report: &PathReport<'_>) -> String {
     let mut text = String::new();
     let absent = if report.exists { "" } else { " (does not exist)" };
     line(&mut text, format_args!("{}{absent}", report.path));
+    if let Some(note) = report.note {
+        line(&mut text, format_args!("  {note}"));
+    }
     for link in &report.links {
         line(&mut text, format_args!("  through the symbolic link {link}"));
     }
@@ -277,7 +318,12 @@ fn answer_text(text: &mut String, what: &str, answer: &Answer, default: &str) {
 /// The document about a host.
 #[derive(Serialize)]
 struct HostReport<'a> {
+    /// What the target was taken for: `host`.
+    kind: &'static str,
     target: &'a str,
+    /// Why it was taken for a host, where that was a guess.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
     connect: Answer,
 }
 
@@ -314,36 +360,47 @@ fn host_report<'a>(target: &'a str, policy: &ResolvedPolicy) -> Result<HostRepor
         Passage::Open(_) | Passage::Closed(Closed::Loopback, _) => Some(Holder::LandlockAndBroker),
         Passage::Closed(..) => Some(Holder::Seccomp),
     };
-    let connect = Answer { note, ..endpoint_answer(passage, "", held_by) };
-    Ok(HostReport { target, connect })
+    let adviser = Adviser::new(policy, &HostFiles);
+    let answer = endpoint_answer(&adviser, passage, "", held_by);
+    let connect = Answer { note: note.or(answer.note.clone()), ..answer };
+    Ok(HostReport { kind: "host", target, note: None, connect })
 }
 
 /// What is said about an endpoint; `path` is that of a Unix socket.
-fn endpoint_answer(passage: Passage<'_>, path: &str, held_by: Option<Holder>) -> Answer {
+fn endpoint_answer(
+    adviser: &Adviser,
+    passage: Passage<'_>,
+    path: &str,
+    held_by: Option<Holder>,
+) -> Answer {
     let rule = passage.line().map(|Line { origin, value }| {
         let Origin { file, line, key } = origin.clone();
         RuleRef { file, line, key, text: value.to_string() }
     });
-    let (reason, suggested_grant) = match passage {
-        Passage::Open(_) => (None, None),
-        Passage::Closed(closed, _) => {
-            let reason = if rule.is_some() { Reason::DenyMatch } else { Reason::AllowMiss };
-            (Some(reason), suggest_endpoint(closed, path))
+    let (mut reason, mut suggested_grant, mut note) = (None, None, None);
+    if let Passage::Closed(closed, line) = passage {
+        reason = Some(if rule.is_some() { Reason::DenyMatch } else { Reason::AllowMiss });
+        match adviser.endpoint(closed, line, path) {
+            Ok(grant) => suggested_grant = Some(grant),
+            Err(obstacle) => note = Some(obstacle.why().into_owned()),
         }
-    };
+    }
     Answer {
         allowed: passage.is_open(),
         rule,
         reason,
         suggested_grant,
         held_by: held_by.filter(|_| cfg!(target_os = "linux")),
-        note: None,
+        note,
     }
 }
 
 fn host_text(report: &HostReport<'_>) -> String {
     let mut text = String::new();
     line(&mut text, format_args!("{}", report.target));
+    if let Some(note) = report.note {
+        line(&mut text, format_args!("  {note}"));
+    }
     answer_text(&mut text, "connect", &report.connect, "there is no network by default");
     text
 }

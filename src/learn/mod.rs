@@ -41,8 +41,12 @@ const MOST_PROGRAMS: usize = 8;
 pub enum Why {
     /// It holds credentials.
     Secret,
-    /// It was denied already while learning.
+    /// A policy that the learned one extends denies it.
     Denied,
+    /// The policy that is attached to the program denies it.
+    Attached,
+    /// No policy allows it.
+    Impossible,
     /// The host reads or runs it later.
     Later,
     /// It is the system's.
@@ -67,7 +71,9 @@ impl Why {
     pub const fn as_str(self) -> &'static str {
         match self {
             Why::Secret => "a secret",
-            Why::Denied => "denied by the policy that this one extends, or never possible inside",
+            Why::Denied => "denied by the policy that this one extends",
+            Why::Attached => "denied by the policy that is attached to the program",
+            Why::Impossible => "not possible inside, whatever a policy says",
             Why::Later => "read or run outside of the sandbox later",
             Why::System => "part of the system",
             Why::Shared => "other programs keep things there, too",
@@ -215,10 +221,19 @@ impl Notes {
         }
     }
 
-    /// The program `by` was denied something at `path` while it was learned from.
-    pub fn denied(&mut self, path: &[u8], by: &str) {
-        let why = self.places.never(path).unwrap_or(Why::Denied);
+    /// The program `by` was denied something at `path` while it was learned from, and `why`, as far as
+    /// that is not told by the path.
+    pub fn denied(&mut self, path: &[u8], why: Why, by: &str) {
+        let why = match why {
+            Why::Denied => self.places.never(path).unwrap_or(why),
+            _ => why,
+        };
         self.refuse(&String::from_utf8_lossy(path), why, by);
+    }
+
+    /// The program `by` was denied a socket, or an address, by the policy that is attached to it.
+    pub fn closed(&mut self, target: &str, by: &str) {
+        self.refuse(target, Why::Attached, by);
     }
 
     /// The program `by` used a socket in a way that nothing allows yet.

@@ -17,7 +17,7 @@ use crate::cli::error::{Error, Failure};
 use crate::learn::Notes;
 use crate::plan::{self, HostSupport, Plan, SCOPED_ABI, Writing};
 use crate::policy::{Access, Decider, Effect, Endpoints, Origin, Pattern, ResolvedPolicy, Rule};
-use crate::trap::{Code, Mechanism, Style, errno};
+use crate::trap::{Adviser, Code, Mechanism, Style, errno};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -208,6 +208,8 @@ fn learner(learning: Learning, plan: &mut Plan, temporary: &str) -> Result<Learn
         return Err(Failure::new(Code::SandboxSetupFailed, message));
     }
     plan.kernel_write.clear();
+    // Whatever a policy attached to the program narrows, what was learned is to be written afterwards.
+    plan.answerable();
     let base = plan::with_temporary(learning.base, temporary);
     Ok(Learner::new(Decider::new(&base), learning.notes))
 }
@@ -407,20 +409,25 @@ fn config(
         reporter,
         queries,
         learner,
+        adviser: Adviser::new(&plan.policy, &host::HostView),
     }
 }
 
+/// The rule that denies it; none where another one wins.
 fn deny_rule<'a>(plan: &'a Plan, access: Access, path: &str) -> Option<&'a Rule> {
-    plan.decider.decide(access, path.as_bytes()).rule()
+    let verdict = plan.decider.decide(access, path.as_bytes());
+    verdict.rule().filter(|_| !verdict.is_allowed())
 }
 
 fn launch_failure(step: Step, errno: Errno, path: &OsStr) -> Error {
     let name = errno::name(errno.raw_os_error());
-    let text = io::Error::from_raw_os_error(errno.raw_os_error()).to_string();
+    let error = io::Error::from_raw_os_error(errno.raw_os_error());
+    let text = error.to_string();
     let what = match step {
         Step::Exec => {
             let program = path.to_string_lossy().into_owned();
-            return Error::Launch { program, errno: name, message: text };
+            let message = crate::cli::tool::refused_by_kernel(&error);
+            return Error::Launch { program, errno: name, message };
         }
         Step::Directory => {
             return Failure::new(

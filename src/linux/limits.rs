@@ -180,7 +180,7 @@ fn reached(resource: Resource, limit: &Located<u64>, count: u64) -> LimitReached
             file: limit.origin.file.clone(),
             line: limit.origin.line,
             key: limit.origin.key.clone(),
-            text: limit.value.to_string(),
+            text: limit.typed(),
         },
         count,
     }

@@ -122,26 +122,15 @@ pub(super) fn lines(limits: &Limits, host: HostSupport) -> Vec<Line> {
     let mut add = |origin: &Origin, text: String, held_by| {
         lines.push(Line { origin: origin.clone(), text, held_by, note: None });
     };
-    for Asked { limit, controller, ceiling, .. } in of_cgroups(limits, host.limits) {
+    for Asked { limit, ceiling, .. } in of_cgroups(limits, host.limits) {
         if let Some(holder) = ceiling.holder() {
-            let text = match controller {
-                "cpu" => cpus(limit.value),
-                _ => limit.value.to_string(),
-            };
-            add(&limit.origin, text, holder);
+            add(&limit.origin, limit.typed(), holder);
         }
     }
     if let Some(time) = &limits.time {
-        add(&time.origin, time.value.to_string(), Holder::Launcher);
+        add(&time.origin, time.typed(), Holder::Launcher);
     }
     lines
-}
-
-/// A number of CPUs, of thousandths of one.
-#[must_use]
-pub fn cpus(thousandths: u64) -> String {
-    let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Processor time per period, both in microseconds, for thousandths of one CPU.
@@ -196,6 +185,5 @@ mod tests {
             assert_eq!(quota * 1000, thousandths * period, "{thousandths}");
             assert!(quota >= 1000 && (100_000..=1_000_000).contains(&period), "{thousandths}");
         }
-        assert_eq!([1, 1500, 2000, 250].map(cpus), ["0.001", "1.5", "2", "0.25"]);
     }
 }

@@ -177,7 +177,7 @@ fn sockets(
 ) {
     let holder = if network.allow_network { Holder::Seccomp } else { Holder::LandlockAndBroker };
     for port in [&network.http_proxy_port, &network.socks_proxy_port].into_iter().flatten() {
-        add(&port.origin, &port.value.to_string(), holder, None);
+        add(&port.origin, &port.typed(), holder, None);
     }
     if let Some(local) = &network.allow_local_binding {
         add(&local.origin, &local.value.to_string(), holder, None);

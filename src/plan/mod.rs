@@ -224,8 +224,9 @@ pub fn with_temporary(mut policy: ResolvedPolicy, path: &str) -> ResolvedPolicy 
 }
 
 impl Plan {
-    /// Lets the broker do what an answer to a query allows: its domain, which otherwise ends at the
-    /// roots of the policy, then bounds no more than device nodes and scopes.
+    /// Lets the broker do what an answer to a query allows, and the launcher write what was learned: their
+    /// domain, which otherwise ends at the roots of the policy, then bounds no more than device nodes and
+    /// scopes.
     pub fn answerable(&mut self) {
         self.outer.grants = vec![grant("/", Writing::All)];
     }

@@ -16,6 +16,7 @@ use super::index::Index;
 use super::path::is_within;
 use super::resolved::ResolvedPolicy;
 use super::rule::{Access, Effect, Pattern, Rule};
+use super::view::{FsView, Kind};
 
 /// Why something is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,6 +204,21 @@ impl Decider {
                 .find(|(_, glob, _)| matches!(glob.reach(path), Reach::Above | Reach::Live(_)))
                 .map(|(rule, ..)| rule)
         })
+    }
+
+    /// The directory for want of which `path`, absolute and canonical, cannot come to be, although it may
+    /// be written: it does not exist, and may not be made.
+    pub fn missing_directory<'a>(&self, view: &dyn FsView, path: &'a str) -> Option<&'a str> {
+        let mut at = path;
+        while view.kind(at) == Kind::Absent && at != "/" {
+            let directory = at.rfind('/').map_or("/", |end| &at[..end.max(1)]);
+            let allowed = self.decide(Access::Write, directory.as_bytes()).is_allowed();
+            if !allowed && view.kind(directory) == Kind::Absent {
+                return Some(directory);
+            }
+            at = directory;
+        }
+        None
     }
 
     /// Whether a symbolic link must not be created at `path` because the name lies on the way to a

@@ -27,6 +27,16 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The entry as it stands in a policy.
+    pub fn typed(&self) -> String {
+        let key = match self.spelling {
+            Spelling::Plain => return self.text.clone(),
+            Spelling::Literal => "literal",
+            Spelling::Glob => "glob",
+        };
+        serde_json::json!({ key: self.text }).to_string()
+    }
+
     /// Whether the entry is a glob.
     pub fn is_glob(&self) -> bool {
         match self.spelling {

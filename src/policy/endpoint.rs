@@ -72,7 +72,7 @@ pub enum Value<'a> {
     Flag(bool),
     /// A port.
     Port(u16),
-    /// A path.
+    /// A path, or a port that was typed in another way.
     Text(&'a str),
 }
 
@@ -165,8 +165,8 @@ impl Endpoints {
         }
         match self.ports.iter().find(|known| known.value == port) {
             Some(known) if using == Use::Connect => {
-                let (origin, value) = (&known.origin, Value::Port(known.value));
-                Passage::Open(Some(Line { origin, value }))
+                let value = known.text.as_deref().map_or(Value::Port(known.value), Value::Text);
+                Passage::Open(Some(Line { origin: &known.origin, value }))
             }
             _ => Passage::Closed(Closed::Loopback, local.or_else(|| self.network_line())),
         }

@@ -12,11 +12,15 @@
 use super::document::Ignored;
 use super::error::PolicyError;
 use super::path::{Walker, is_within, join, parent};
+use super::resolved::ResolvedPolicy;
 use super::rule::{Access, Effect, Origin, Pattern, Rule};
-use super::view::Kind;
+use super::view::{FsView, Kind};
 
 /// The largest `.git`, `commondir` or `gitdir` file read, in bytes.
 const MAX_POINTER: usize = 8192;
+
+/// The key that asks for this.
+const GIT_DIR: &str = "filesystem.gitDir";
 
 /// What ordinary commands write below the common directory.
 const WRITABLE: &[&str] = &[
@@ -33,6 +37,20 @@ const WRITABLE: &[&str] = &[
 
 /// What stays closed below the worktree's own git directory.
 const CLOSED: &[&str] = &["commondir", "gitdir", "config.worktree", "hooks"];
+
+/// The rules that `filesystem.gitDir` would add to a resolved policy which does not set it; none outside
+/// of linked worktrees.
+pub(crate) fn git_dir_rules(policy: &ResolvedPolicy, view: &dyn FsView) -> Vec<Rule> {
+    let asked = Origin { key: GIT_DIR.to_owned(), ..Origin::default() };
+    if policy.rules.iter().any(|rule| rule.origin.key == GIT_DIR) {
+        return Vec::new();
+    }
+    let roots: Vec<String> = policy.write_roots().map(str::to_owned).collect();
+    // A pointer of git's never starts at the home directory.
+    let mut walker = Walker::new(view, None);
+    // What cannot be resolved would be refused.
+    worktree(&mut walker, &policy.cwd, &roots, &asked).map(|(rules, _)| rules).unwrap_or_default()
+}
 
 /// The rules that open the git directory of the linked worktree around `cwd`, and notes on why
 /// there are none. The worktree's top is `cwd` or an ancestor within one of `roots`.
@@ -99,7 +117,7 @@ fn linked(
         access: Access::Write,
         effect,
         always: false,
-        text: path.clone(),
+        text: "true".to_owned(),
         pattern: Pattern::Subtree(path),
         origin: asked.clone(),
     };

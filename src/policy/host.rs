@@ -17,14 +17,16 @@ pub(crate) fn check(text: &str) -> Result<String, String> {
     if text.contains("://") || text.contains('/') {
         return refuse("is not a host: schemes and paths cannot be filtered");
     }
+    if text.parse::<Ipv6Addr>().is_ok() {
+        return refuse(&format!("is an IPv6 address, which stands in brackets: [{text}]"));
+    }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !host.ends_with(':') && !port.ends_with(']') => (host, Some(port)),
         _ => (text, None),
     };
-    if port.is_some_and(|port| !is_port(port)) {
-        return refuse(
-            "does not end in a port; ports are 1 to 65535, an IPv6 address is bracketed",
-        );
+    if let Some(port) = port.filter(|port| !is_port(port)) {
+        let port = super::node::shown(port);
+        return refuse(&format!("ends in {port}, which is not a port; ports are 1 to 65535"));
     }
     if let Some(address) = host.strip_prefix('[') {
         let address = address.strip_suffix(']').map(str::parse::<Ipv6Addr>);

@@ -21,7 +21,7 @@ pub(crate) enum Slot<'a> {
 /// What an amount counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Bytes; a string may end in K, M, G or T, which are powers of 1024.
+    /// Bytes; a text ends in K, M, G or T, which are powers of 1024.
     Bytes,
     /// Whole things.
     Count,

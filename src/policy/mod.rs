@@ -51,11 +51,12 @@ pub use document::{
 };
 pub use endpoint::{Closed, Endpoints, Passage, Use};
 pub use error::PolicyError;
+pub(crate) use git::git_dir_rules;
 pub use glob::Glob;
 pub use merge::merge;
 pub use parse::{Format, parse};
 pub use resolve::{Place, resolve, resolve_executable};
 pub use resolved::{Linked, Network, ResolvedPolicy};
-pub use rule::{Access, Effect, Located, Origin, Pattern, Rule};
+pub use rule::{ATTRIBUTE, Access, Effect, Located, Origin, Pattern, Rule};
 pub use tighten::tighten;
 pub use view::{FsView, Kind, MemoryTree};

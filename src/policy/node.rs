@@ -24,6 +24,8 @@ pub const MAX_VALUES: usize = 200_010;
 pub(crate) struct Node {
     pub line: u32,
     pub value: Value,
+    /// A number as it was typed.
+    pub typed: Option<String>,
 }
 
 /// A value.
@@ -47,8 +49,34 @@ pub(crate) struct Name {
     pub line: u32,
 }
 
-/// Why there is no tree: what is wrong, and in which line if that is known.
-pub(crate) type Problem = (Option<u32>, String);
+/// Why there is no tree.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    /// The line, if it is known.
+    pub line: Option<u32>,
+    /// The key path, where the document is in order up to there.
+    pub key: Option<String>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Problem {
+    fn new(line: Option<u32>, message: impl Into<String>) -> Problem {
+        Problem { line, key: None, message: message.into() }
+    }
+
+    fn at(line: u32, key: String, message: impl Into<String>) -> Problem {
+        Problem { key: Some(key), ..Problem::new(Some(line), message) }
+    }
+}
+
+/// Appends a name to a key path.
+fn push_key(path: &mut String, name: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(shown(name).trim_matches('"'));
+}
 
 impl Value {
     /// What a person would call this value.
@@ -80,18 +108,18 @@ impl Value {
 pub(crate) fn text(bytes: &[u8]) -> Result<&str, Problem> {
     if bytes.len() > MAX_BYTES {
         let message = format!("the document is larger than {} MiB", MAX_BYTES >> 20);
-        return Err((None, message));
+        return Err(Problem::new(None, message));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let valid = &bytes[..error.valid_up_to()];
         let line = 1 + valid.iter().filter(|&&b| b == b'\n').count();
-        (Some(line as u32), "the text is not UTF-8".to_owned())
+        Problem::new(Some(line as u32), "the text is not UTF-8")
     })?;
     if text.starts_with('\u{feff}') {
-        return Err((Some(1), "the text starts with a byte order mark".to_owned()));
+        return Err(Problem::new(Some(1), "the text starts with a byte order mark"));
     }
     if text.trim().is_empty() {
-        return Err((None, "the document is empty".to_owned()));
+        return Err(Problem::new(None, "the document is empty"));
     }
     Ok(text)
 }
@@ -121,14 +149,16 @@ pub(crate) fn json(text: &str) -> Result<Node, Problem> {
     };
     let parsed =
         jsonc_parser::parse_to_ast(text, &jsonc_parser::CollectOptions::default(), &options)
-            .map_err(|error| (Some(error.line_display() as u32), error.kind().to_string()))?;
+            .map_err(|error| {
+                Problem::new(Some(error.line_display() as u32), error.kind().to_string())
+            })?;
     serde_json::from_str::<serde::de::IgnoredAny>(text)
-        .map_err(|error| (Some(error.line() as u32), error.to_string()))?;
+        .map_err(|error| Problem::new(Some(error.line() as u32), error.to_string()))?;
     let Some(value) = parsed.value else {
-        return Err((None, "the document is empty".to_owned()));
+        return Err(Problem::new(None, "the document is empty"));
     };
-    let mut converter =
-        Converter { ends: text.match_indices('\n').map(|(at, _)| at).collect(), count: 0 };
+    let ends = text.match_indices('\n').map(|(at, _)| at).collect();
+    let mut converter = Converter { ends, count: 0, path: String::new() };
     converter.node(value, 0)
 }
 
@@ -136,6 +166,8 @@ struct Converter {
     /// The positions of the line ends.
     ends: Vec<usize>,
     count: usize,
+    /// The key path of the value at hand.
+    path: String,
 }
 
 impl Converter {
@@ -147,30 +179,46 @@ impl Converter {
     fn node(&mut self, value: ast::Value, depth: usize) -> Result<Node, Problem> {
         let line = self.line(value.range().start);
         admit(&mut self.count, depth, line)?;
+        let mut typed = None;
         let value = match value {
             ast::Value::NullKeyword(_) => Value::Null,
             ast::Value::BooleanLit(b) => Value::Bool(b.value),
-            ast::Value::NumberLit(n) => Value::of_number(n.value),
+            ast::Value::NumberLit(n) => {
+                typed = Some(n.value.to_owned());
+                Value::of_number(n.value)
+            }
             ast::Value::StringLit(s) => Value::String(s.value.into_owned()),
-            ast::Value::Array(list) => Value::List(
-                list.elements
-                    .into_iter()
-                    .map(|element| self.node(element, depth + 1))
-                    .collect::<Result<_, _>>()?,
-            ),
+            ast::Value::Array(list) => {
+                let mut nodes = Vec::with_capacity(list.elements.len());
+                let length = self.path.len();
+                for (at, element) in list.elements.into_iter().enumerate() {
+                    // A string holds nothing that could be wrong.
+                    if !matches!(element, ast::Value::StringLit(_)) {
+                        self.path.push_str(&format!("[{at}]"));
+                    }
+                    nodes.push(self.node(element, depth + 1)?);
+                    self.path.truncate(length);
+                }
+                Value::List(nodes)
+            }
             ast::Value::Object(object) => {
                 let mut map = Map::default();
+                let length = self.path.len();
                 for property in object.properties {
                     let line = self.line(property.range.start);
                     let text = property.name.into_string();
-                    map.name(text, line)?;
+                    push_key(&mut self.path, &text);
+                    map.name(text, line).map_err(|message| {
+                        Problem::at(line, std::mem::take(&mut self.path), message)
+                    })?;
                     let node = self.node(property.value, depth + 1)?;
                     map.value(node);
+                    self.path.truncate(length);
                 }
                 Value::Map(map.entries)
             }
         };
-        Ok(Node { line, value })
+        Ok(Node { line, value, typed })
     }
 }
 
@@ -179,11 +227,11 @@ fn admit(count: &mut usize, depth: usize, line: u32) -> Result<(), Problem> {
     *count += 1;
     if *count > MAX_VALUES {
         let message = format!("the document holds more than {MAX_VALUES} values");
-        return Err((Some(line), message));
+        return Err(Problem::new(Some(line), message));
     }
     if depth > MAX_DEPTH {
         let message = format!("lists and objects are nested more than {MAX_DEPTH} deep");
-        return Err((Some(line), message));
+        return Err(Problem::new(Some(line), message));
     }
     Ok(())
 }
@@ -197,10 +245,10 @@ struct Map {
 }
 
 impl Map {
-    fn name(&mut self, text: String, line: u32) -> Result<(), Problem> {
+    /// Takes a name, or says what is wrong with it.
+    fn name(&mut self, text: String, line: u32) -> Result<(), String> {
         if !self.seen.insert(text.clone()) {
-            let message = format!("the key {} is there twice", shown(&text));
-            return Err((Some(line), message));
+            return Err(format!("the key {} is there twice", shown(&text)));
         }
         self.pending = Some(Name { text, line });
         Ok(())
@@ -225,38 +273,38 @@ pub(crate) fn yaml(text: &str) -> Result<Node, Problem> {
             if message.contains("anchor") {
                 message.push_str("; a value that starts with `*` or `&` must be quoted");
             }
-            (Some((error.marker().line() as u32).min(last)), message)
+            Problem::new(Some((error.marker().line() as u32).min(last)), message)
         })?;
         let line = (span.start.line() as u32).min(last);
         match event {
             Event::DocumentStart(_) => {
                 documents += 1;
                 if documents > 1 {
-                    return Err((Some(line), "there is a second document".to_owned()));
+                    return Err(Problem::new(Some(line), "there is a second document"));
                 }
             }
             Event::Alias(_) => {
                 let message = "aliases are not read; a value that starts with `*` must be quoted";
-                return Err((Some(line), message.to_owned()));
+                return Err(Problem::at(line, builder.path(), message));
             }
             Event::Scalar(text, style, anchor, tag) => {
-                plain(anchor, tag.is_some(), line)?;
+                builder.plain(anchor, tag.is_some(), line)?;
                 let line = header_line(&text, style, line);
                 builder.scalar(&text, style, line)?;
             }
             Event::SequenceStart(anchor, tag) => {
-                plain(anchor, tag.is_some(), line)?;
+                builder.plain(anchor, tag.is_some(), line)?;
                 builder.open(Open::List(Vec::new()), line)?;
             }
             Event::MappingStart(anchor, tag) => {
-                plain(anchor, tag.is_some(), line)?;
+                builder.plain(anchor, tag.is_some(), line)?;
                 builder.open(Open::Map(Map::default()), line)?;
             }
             Event::SequenceEnd | Event::MappingEnd => builder.close(),
             Event::StreamStart | Event::StreamEnd | Event::DocumentEnd | Event::Nothing => {}
         }
     }
-    builder.done.ok_or_else(|| (None, "the document is empty".to_owned()))
+    builder.done.ok_or_else(|| Problem::new(None, "the document is empty"))
 }
 
 /// The number of the last line. A break is a line feed, a carriage return, or both, YAML 1.2 5.4.
@@ -278,15 +326,6 @@ fn header_line(text: &str, style: ScalarStyle, line: u32) -> u32 {
     }
 }
 
-fn plain(anchor: usize, tagged: bool, line: u32) -> Result<(), Problem> {
-    let what = match (anchor, tagged) {
-        (0, false) => return Ok(()),
-        (0, true) => "tags are not read; a value that starts with `!` must be quoted",
-        _ => "anchors are not read; a value that starts with `&` must be quoted",
-    };
-    Err((Some(line), what.to_owned()))
-}
-
 /// A list or map whose end has not come.
 enum Open {
     List(Vec<Node>),
@@ -302,10 +341,33 @@ struct Builder {
 }
 
 impl Builder {
+    /// The key path of what comes next.
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for (open, _) in &self.open {
+            match open {
+                Open::List(list) => path.push_str(&format!("[{}]", list.len())),
+                Open::Map(Map { pending: Some(name), .. }) => push_key(&mut path, &name.text),
+                Open::Map(_) => {}
+            }
+        }
+        path
+    }
+
+    /// Refuses what JSON cannot say.
+    fn plain(&self, anchor: usize, tagged: bool, line: u32) -> Result<(), Problem> {
+        let what = match (anchor, tagged) {
+            (0, false) => return Ok(()),
+            (0, true) => "tags are not read; a value that starts with `!` must be quoted",
+            _ => "anchors are not read; a value that starts with `&` must be quoted",
+        };
+        Err(Problem::at(line, self.path(), what))
+    }
+
     fn open(&mut self, open: Open, line: u32) -> Result<(), Problem> {
         if self.wants_key() {
             let message = "a key is a list or an object; keys must be strings";
-            return Err((Some(line), message.to_owned()));
+            return Err(Problem::new(Some(line), message));
         }
         admit(&mut self.count, self.open.len(), line)?;
         self.open.push((open, line));
@@ -318,7 +380,7 @@ impl Builder {
                 Open::List(list) => Value::List(list),
                 Open::Map(map) => Value::Map(map.entries),
             };
-            self.add(Node { line, value });
+            self.add(Node { line, value, typed: None });
         }
     }
 
@@ -331,15 +393,21 @@ impl Builder {
         if self.wants_key() {
             let Value::String(text) = value else {
                 let message = format!("the key {} is not a string", shown(text));
-                return Err((Some(line), message));
+                return Err(Problem::new(Some(line), message));
             };
-            if let Some((Open::Map(map), _)) = self.open.last_mut() {
-                map.name(text, line)?;
-            }
-            return Ok(());
+            let named = match self.open.last_mut() {
+                Some((Open::Map(map), _)) => map.name(text.clone(), line),
+                _ => Ok(()),
+            };
+            return named.map_err(|message| {
+                let mut path = self.path();
+                push_key(&mut path, &text);
+                Problem::at(line, path, message)
+            });
         }
         admit(&mut self.count, self.open.len(), line)?;
-        self.add(Node { line, value });
+        let number = matches!(value, Value::Integer(_) | Value::Float(_));
+        self.add(Node { line, value, typed: number.then(|| text.to_owned()) });
         Ok(())
     }
 

@@ -33,12 +33,12 @@ pub fn parse(name: &str, bytes: &[u8], format: Format) -> Result<Document, Polic
         Format::Json => node::json(text),
         Format::Yaml => node::yaml(text),
     });
-    let root = root.map_err(|(line, message)| PolicyError {
+    let root = root.map_err(|problem| PolicyError {
         code: error::PARSE_FAILED,
         file: Some(name.to_owned()),
-        line,
-        key: None,
-        message,
+        line: problem.line,
+        key: problem.key.filter(|key| !key.is_empty()),
+        message: problem.message,
     })?;
     let mut reader = Reader { file: name, doc: Document::default(), patterns: 0 };
     reader.document(root)?;
@@ -111,9 +111,13 @@ impl Reader<'_> {
                         Value::Bool(value) => *flag = Some(Located::new(value, at)),
                         other => return Err(wrong_type(&at, "true or false", &other)),
                     },
-                    Slot::Port(port) => *port = Some(Located::new(self::port(&node, &at)?, at)),
+                    Slot::Port(port) => {
+                        let value = self::port(&node, &at)?;
+                        *port = Some(Located::new(value, at).typed_as(typed(&node)));
+                    }
                     Slot::Amount(amount, unit) => {
-                        *amount = Some(Located::new(self::amount(&node, &at, unit)?, at));
+                        let value = self::amount(&node, &at, unit)?;
+                        *amount = Some(Located::new(value, at).typed_as(typed(&node)));
                     }
                     Slot::Container(mode) => {
                         *mode = Some(Located::new(container(&node, &at)?, at));
@@ -125,8 +129,28 @@ impl Reader<'_> {
     }
 }
 
+/// The text of a number, or of a string that stands for one.
+fn typed(node: &Node) -> &str {
+    match (&node.typed, &node.value) {
+        (Some(text), _) | (None, Value::String(text)) => text,
+        _ => "",
+    }
+}
+
 fn wrong_type(origin: &Origin, wanted: &str, found: &Value) -> PolicyError {
     let mut message = format!("must be {wanted}, not {}", found.describe());
+    if let (Value::String(text), "true or false") = (found, wanted) {
+        // YAML 1.1 took these words for booleans, and many still write them.
+        match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "y" => {
+                message.push_str(&format!("; {} is text: write `true`", shown(text)));
+            }
+            "false" | "no" | "off" | "n" => {
+                message.push_str(&format!("; {} is text: write `false`", shown(text)));
+            }
+            _ => {}
+        }
+    }
     if matches!(found, Value::Null) && wanted.contains("path") {
         message.push_str("; in YAML a lone `~` is null, the home directory is `\"~\"`");
     }
@@ -142,7 +166,7 @@ fn elements(node: Node, origin: &Origin, wanted: &str) -> Result<Vec<(Node, Orig
             .zip(node.line + 1..)
             .map(|(line, number)| (line.trim(), number))
             .filter(|(line, _)| !line.is_empty())
-            .map(|(text, line)| Node { line, value: Value::String(text.to_owned()) })
+            .map(|(text, line)| Node { line, value: Value::String(text.to_owned()), typed: None })
             .collect(),
         other => return Err(wrong_type(origin, wanted, &other)),
     };
@@ -234,9 +258,9 @@ fn strings(
             let Value::String(text) = node.value else {
                 return Err(wrong_type(&origin, "a string", &node.value));
             };
-            let text = check(&text)
+            let checked = check(&text)
                 .map_err(|message| PolicyError::at(error::PARSE_FAILED, &origin, message))?;
-            Ok(Located::new(text, origin))
+            Ok(Located::new(checked, origin).typed_as(&text))
         })
         .collect()
 }
@@ -273,7 +297,7 @@ fn port(node: &Node, origin: &Origin) -> Result<u16> {
 
 fn amount(node: &Node, origin: &Origin, unit: Unit) -> Result<u64> {
     let (wanted, largest) = match unit {
-        Unit::Bytes => ("a number of bytes above 0, or a string like \"512M\"", 1 << 62),
+        Unit::Bytes => ("a number of bytes above 0, or a text like \"512M\"", 1 << 62),
         Unit::Count => ("a whole number above 0", 1 << 22),
         Unit::Cpus => ("a number of CPUs, at least 0.001", 1_000_000),
         Unit::Seconds => ("a whole number of seconds above 0", 1 << 31),
@@ -290,7 +314,15 @@ fn amount(node: &Node, origin: &Origin, unit: Unit) -> Result<u64> {
         (Value::Integer(value), Unit::Cpus) => value.saturating_mul(1000),
         (Value::Float(value), Unit::Cpus) if *value >= 0.001 => (value * 1000.0).round() as i128,
         (Value::Integer(value), _) => *value,
-        (Value::String(text), Unit::Bytes) => suffixed(text).ok_or_else(wrong)?,
+        (Value::String(text), Unit::Bytes) => suffixed(text).ok_or_else(|| {
+            let message = format!("must be {wanted}; {}", unit_hint(text));
+            PolicyError::at(error::PARSE_FAILED, origin, message)
+        })?,
+        // A number in quotes.
+        (Value::String(text), _) if text.parse::<f64>().is_ok() => {
+            let message = format!("must be {wanted}, without quotes");
+            return Err(PolicyError::at(error::PARSE_FAILED, origin, message));
+        }
         (Value::Float(value), _) if *value > largest as f64 => return Err(too_large()),
         (Value::Float(_), _) => return Err(wrong()),
         (other, _) => return Err(wrong_type(origin, wanted, other)),
@@ -305,18 +337,34 @@ fn amount(node: &Node, origin: &Origin, unit: Unit) -> Result<u64> {
 
 /// A number of bytes with a suffix.
 fn suffixed(text: &str) -> Option<i128> {
-    let (digits, shift) = match text.chars().last()? {
-        'K' => (&text[..text.len() - 1], 10),
-        'M' => (&text[..text.len() - 1], 20),
-        'G' => (&text[..text.len() - 1], 30),
-        'T' => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
+    let shift = match text.chars().last()? {
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        'T' => 40,
+        _ => return None,
     };
+    let digits = &text[..text.len() - 1];
     let plain = !digits.is_empty() && digits.len() <= 19 && !digits.starts_with('0');
     if !plain || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
     Some(digits.parse::<i128>().ok()? << shift)
+}
+
+/// What an amount of bytes was probably meant to be.
+fn unit_hint(text: &str) -> String {
+    const UNITS: &str = "the units are K, M, G and T, powers of 1024";
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let letter = text[digits.len()..].trim_start().chars().next().map(|c| c.to_ascii_uppercase());
+    let plain = suffixed(&format!("{digits}K")).is_some();
+    match letter {
+        None if plain => format!("{} has no unit: \"{digits}M\"? {UNITS}", shown(text)),
+        Some(unit @ ('K' | 'M' | 'G' | 'T')) if plain => {
+            format!("did you mean \"{digits}{unit}\"? {UNITS}")
+        }
+        _ => UNITS.to_owned(),
+    }
 }
 
 fn container(node: &Node, origin: &Origin) -> Result<AppContainerMode> {

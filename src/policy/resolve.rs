@@ -238,7 +238,7 @@ impl Resolver<'_> {
             effect,
             always,
             pattern,
-            text: entry.value.text.clone(),
+            text: entry.value.typed(),
             origin: entry.origin.clone(),
         });
         Ok(())

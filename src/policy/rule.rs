@@ -10,6 +10,10 @@ use super::path::is_within;
 /// The file name that [`Origin`] gives to rules that no document states.
 pub const BUILT_IN: &str = "built-in";
 
+/// The extended attribute that holds a program's own policy, and how [`Origin`] tells one: its file is
+/// the program's with this in brackets behind it.
+pub const ATTRIBUTE: &str = "user.landstrip.policy";
+
 /// The place in a policy that a rule or a value comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Origin {
@@ -25,6 +29,17 @@ impl Origin {
     /// The origin of a rule that holds in every run; `key` says which.
     pub fn built_in(key: &str) -> Self {
         Self { file: BUILT_IN.to_owned(), line: 0, key: key.to_owned() }
+    }
+
+    /// The file of the policy that is attached to `program`, as origins name it.
+    pub fn attached(program: &str) -> String {
+        format!("{program} ({ATTRIBUTE})")
+    }
+
+    /// Whether the policy that is attached to a program says so.
+    pub fn is_attached(&self) -> bool {
+        let brackets = self.file.strip_suffix(')').and_then(|text| text.strip_suffix(ATTRIBUTE));
+        brackets.is_some_and(|text| text.ends_with(" ("))
     }
 
     /// Whether no document states this rule.
@@ -53,12 +68,29 @@ pub struct Located<T> {
     pub value: T,
     /// Where it was set.
     pub origin: Origin,
+    /// How it was typed, where that differs from the value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 impl<T> Located<T> {
     /// A value and its place.
     pub fn new(value: T, origin: Origin) -> Self {
-        Self { value, origin }
+        Self { value, origin, text: None }
+    }
+}
+
+impl<T: fmt::Display> Located<T> {
+    /// The same, typed as `text`.
+    #[must_use]
+    pub fn typed_as(self, text: &str) -> Self {
+        let text = (self.value.to_string() != text).then(|| text.to_owned());
+        Self { text, ..self }
+    }
+
+    /// The value as it was typed.
+    pub fn typed(&self) -> String {
+        self.text.clone().unwrap_or_else(|| self.value.to_string())
     }
 }
 

@@ -55,6 +55,16 @@ pub fn find(name: &str) -> Option<&'static Shipped> {
     ALL.iter().find(|shipped| shipped.name == name)
 }
 
+/// The shipped policy that `name`, with or without the `@`, was probably meant to be.
+pub fn nearest(name: &str) -> Option<&'static str> {
+    let asked = name.trim_start_matches('@').to_lowercase();
+    // A longer name is a path, whose distance takes long to tell.
+    let short = asked.len() <= 16 && !asked.contains('/');
+    let distance = |known: &str| strsim::osa_distance(&asked, known.trim_start_matches('@'));
+    let near = ALL.iter().filter(|_| short).map(|shipped| (distance(shipped.name), shipped.name));
+    near.filter(|(distance, _)| *distance <= 2).min().map(|(_, name)| name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Format, merge, parse};

@@ -125,7 +125,7 @@ pub struct Denial {
     pub flags: Vec<&'static str>,
     /// Why a path was denied.
     pub reason: Option<Reason>,
-    /// What would have allowed it; see [`super::suggest`].
+    /// What would have allowed it; see [`super::Adviser`].
     pub suggested_grant: Option<Grant>,
     /// The line of the policy that decided.
     pub rule: Option<RuleRef>,

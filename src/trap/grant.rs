@@ -2,9 +2,6 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::{Operation, Reason};
-use crate::policy::Closed;
-
 /// A policy entry: adding it would allow the operation.
 ///
 /// It is written as an object with one key, the key being a field of the policy's `filesystem` or
@@ -52,6 +49,12 @@ impl Grant {
         Grant { section: "network", key, value: GrantValue::True }
     }
 
+    /// A grant of what ordinary commands write in the repository of a linked git worktree.
+    #[must_use]
+    pub fn git_dir() -> Grant {
+        Grant { section: "filesystem", key: "gitDir", value: GrantValue::True }
+    }
+
     /// The smallest policy document that holds this grant, as JSON on one line.
     #[must_use]
     pub fn document(&self) -> String {
@@ -88,89 +91,9 @@ impl Serialize for Grant {
     }
 }
 
-/// What stands against an operation on a path: the deny rule that matched it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Against {
-    /// The rule is in a tier that nothing re-opens.
-    pub always: bool,
-    /// The rule is a literal that names exactly this path, not one above it.
-    pub names_it: bool,
-}
-
-/// The grant that would allow `operation` on `path`, or `None` where no grant can.
-///
-/// `against` is the deny rule that matched, `None` for [`Reason::AllowMiss`]. A more specific rule
-/// wins, so an entry for the path itself re-opens what a rule above it, or a glob, denies. Where a
-/// literal denies this very path, `allowRead` wins and `allowWrite` does not. A path that is not
-/// absolute, or that had to be converted to UTF-8 with replacement characters, cannot be granted.
-#[must_use]
-pub fn suggest(operation: Operation, path: &str, against: Option<Against>) -> Option<Grant> {
-    let reading = match operation {
-        Operation::Read | Operation::Execute => true,
-        Operation::Write => false,
-        _ => return None,
-    };
-    if !path.starts_with('/') || path.contains('\u{fffd}') {
-        return None;
-    }
-    if let Some(rule) = against
-        && (rule.always || (rule.names_it && !reading))
-    {
-        return None;
-    }
-    Some(Grant::path("filesystem", if reading { "allowRead" } else { "allowWrite" }, path))
-}
-
-/// The grant that would open an endpoint that is `closed`; `path` is that of a Unix socket.
-///
-/// None is suggested for a socket that is as good as the host: whoever wants that names it unprompted.
-#[must_use]
-pub fn suggest_endpoint(closed: Closed, path: &str) -> Option<Grant> {
-    match closed {
-        Closed::Network => Some(Grant::switch("allowNetwork")),
-        Closed::Loopback => Some(Grant::switch("allowLocalBinding")),
-        Closed::Unlisted if path.starts_with('/') && !path.contains('\u{fffd}') => {
-            Some(Grant::path("network", "allowUnixSockets", path))
-        }
-        Closed::Unlisted | Closed::Daemon => None,
-    }
-}
-
-impl Against {
-    /// The reason that a record gives for a decision against this rule, or against none.
-    #[must_use]
-    pub fn reason(against: Option<Against>) -> Reason {
-        if against.is_some() { Reason::DenyMatch } else { Reason::AllowMiss }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const ABOVE: Against = Against { always: false, names_it: false };
-    const EXACT: Against = Against { always: false, names_it: true };
-    const ALWAYS: Against = Against { always: true, names_it: false };
-
-    #[test]
-    fn a_grant_is_suggested_only_where_it_would_work() {
-        for (operation, path, against, expected) in [
-            (Operation::Write, "/a", None, Some("allowWrite")),
-            (Operation::Write, "/a", Some(ABOVE), Some("allowWrite")),
-            (Operation::Write, "/a", Some(EXACT), None),
-            (Operation::Write, "/a", Some(ALWAYS), None),
-            (Operation::Read, "/a", Some(ABOVE), Some("allowRead")),
-            (Operation::Read, "/a", Some(EXACT), Some("allowRead")),
-            (Operation::Read, "/a", Some(ALWAYS), None),
-            (Operation::Execute, "/a", Some(EXACT), Some("allowRead")),
-            (Operation::Write, "a", None, None),
-            (Operation::Write, "/a\u{fffd}", None, None),
-            (Operation::Connect, "/a", None, None),
-        ] {
-            let grant = suggest(operation, path, against);
-            assert_eq!(grant.map(|g| g.key), expected, "{operation:?} {path} {against:?}");
-        }
-    }
 
     #[test]
     fn a_path_that_reads_as_a_glob_is_granted_as_a_literal() {

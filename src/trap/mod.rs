@@ -5,7 +5,7 @@
 //! where the bytes go and what time it is are the caller's business.
 //!
 //! - [`Trap`] and [`Denial`] are the records, [`Code`] their closed list of codes.
-//! - [`suggest`] works out the grant that would allow what was denied.
+//! - [`Adviser`] works out the [`Grant`] that would allow what was denied, or why none would.
 //! - [`Sink`] streams records to a descriptor that may be slow or gone.
 //! - [`LimitReached`] is the record of a ceiling on the run.
 //! - [`parse_answer`] reads what comes back about a query.
@@ -13,6 +13,7 @@
 //!
 //! `config/trap.schema.json` describes every record.
 
+mod advice;
 mod answer;
 mod code;
 mod denial;
@@ -26,10 +27,11 @@ mod text;
 
 use std::time::SystemTime;
 
+pub use advice::{Adviser, Denied, Obstacle};
 pub use answer::{Action, Lines, Scope, parse as parse_answer};
 pub use code::{Code, Mechanism};
 pub use denial::{Denial, Kind, Operation, Process, Reason, RuleRef};
-pub use grant::{Against, Grant, GrantValue, suggest, suggest_endpoint};
+pub use grant::{Grant, GrantValue};
 pub use limit::{LimitReached, Resource};
 pub use sink::{Sent, Sink};
 pub use summary::Summary;

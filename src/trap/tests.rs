@@ -15,7 +15,7 @@ pub(super) fn filesystem() -> Denial {
         errno: "EACCES",
         flags: vec!["O_WRONLY", "O_CREAT", "O_TRUNC"],
         reason: Some(Reason::AllowMiss),
-        suggested_grant: suggest(Operation::Write, "/repo/out", None),
+        suggested_grant: Some(Grant::path("filesystem", "allowWrite", "/repo/out")),
         rule: None,
         process: Process { pid: 1234, exe: "/usr/bin/sh".to_owned(), cwd: "/repo".to_owned() },
         message: None,
@@ -58,7 +58,7 @@ fn limit(resource: Resource, count: u64) -> LimitReached {
 
 /// One trap of every kind, each with and without its optional fields.
 fn every_kind() -> Vec<Trap> {
-    let literal = suggest(Operation::Write, "/repo/[x]", None);
+    let literal = Some(Grant::path("filesystem", "allowWrite", "/repo/[x]"));
     let mut traps = vec![
         Trap::Denial(filesystem()),
         Trap::Denial(Denial {
@@ -257,7 +257,7 @@ fn text_cannot_drive_a_terminal_or_add_lines() {
     assert_eq!(shown, "/a\\nlandstrip: fine\\u{1b}[2J\\u{202e}\\u{9b}\\u{2028}é日");
     let denial = Denial {
         path: Some(path.to_owned()),
-        suggested_grant: suggest(Operation::Write, path, None),
+        suggested_grant: Some(Grant::path("filesystem", "allowWrite", path)),
         ..filesystem()
     };
     let text = Trap::Denial(denial).text();

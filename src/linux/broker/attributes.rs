@@ -7,14 +7,14 @@ use super::resolve::{Object, fd_name, file_type};
 use super::task::Task;
 use super::{Answer, Errno};
 use crate::linux::sys::{identity, memory, signals};
-use crate::policy::Access;
+use crate::policy::{ATTRIBUTE, Access};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid, XattrFlags,
 };
 use std::os::fd::AsFd;
 
 /// The attribute that carries a program's own policy. Nothing in the sandbox may write one.
-const POLICY_ATTRIBUTE: &[u8] = b"user.landstrip.policy";
+const POLICY_ATTRIBUTE: &[u8] = ATTRIBUTE.as_bytes();
 /// Longest name of an extended attribute, xattr(7), and largest value.
 const XATTR_NAME_MAX: usize = 255;
 const XATTR_SIZE_MAX: usize = 65536;
@@ -60,15 +60,13 @@ impl Task<'_> {
         let path = object.named()?;
         if !object.is_anonymous() {
             let verdict = self.decide_change(path);
-            let rule = self.linked(&object, Access::Write)?;
-            let refusal = match Refusal::of(&verdict, Access::Write, path, &requested) {
-                Some(refusal) => Some(refusal),
-                None => rule.map(|rule| Refusal::new(Access::Write, path, &requested, Some(rule))),
-            };
-            if let Some(refusal) = refusal
+            let about = (Access::Write, &object);
+            let refusal = self.refused_object(&verdict, about, path, &requested)?;
+            if let Some(mut refusal) = refusal
                 && (refusal.rule.is_some()
                     || !self.broker.memory.owns_file(&rustix::fs::fstat(&object.fd)?))
             {
+                refusal.link = file_type(&rustix::fs::fstat(&object.fd)?) == FileType::Symlink;
                 return Ok(self.refuse(refusal));
             }
         }
@@ -332,8 +330,8 @@ impl Task<'_> {
     }
 
     fn refuse_policy_attribute(&self, (object, requested): &(Object, Vec<u8>)) -> Answer {
-        let mut refusal = Refusal::new(Access::Write, &object.path, requested, None);
-        refusal.message = Some("a program's own policy cannot be changed from inside".to_owned());
+        let refusal = Refusal::new(Access::Write, &object.path, requested, None);
+        let refusal = refusal.because("a program's own policy cannot be changed from inside");
         self.refuse_with(refusal, Errno::PERM)
     }
 }

@@ -37,20 +37,14 @@ impl Task<'_> {
             self.object(dirfd, &text, follow, ResolveFlags::empty())?
         };
         self.still_waits()?;
-        for _ in 0..FILES {
+        for file in 0..FILES {
             let path = object.named()?;
-            let verdict = self.decide(Access::Read, path);
-            let refusal = match Refusal::of(&verdict, Access::Read, path, &text) {
-                Some(refusal) => Some(refusal),
-                None => self
-                    .linked(&object, Access::Read)?
-                    .map(|rule| Refusal::new(Access::Read, path, &text, Some(rule))),
-            };
+            let refusal = self.refused_program(&object, path, &text)?;
             if let Some(mut refusal) = refusal
                 && !object.is_anonymous()
             {
                 refusal.operation = Operation::Execute;
-                return Ok(self.refuse(refusal));
+                return Ok(self.refuse(self.beside_interpreters(&object, refusal, FILES - file)));
             }
             if file_type(&rustix::fs::fstat(&object.fd)?) != FileType::RegularFile {
                 // The kernel runs nothing else.
@@ -67,8 +61,8 @@ impl Task<'_> {
                 Err(errno) => {
                     let mut refusal = Refusal::new(Access::Read, path, &text, None);
                     refusal.operation = Operation::Execute;
-                    refusal.message = Some(format!("its interpreter cannot be told: {errno}"));
-                    return Ok(self.refuse(refusal));
+                    let why = format!("its interpreter cannot be told: {errno}");
+                    return Ok(self.refuse(refusal.because(why)));
                 }
             };
             let Some(next) = next else { break };
@@ -76,6 +70,39 @@ impl Task<'_> {
             object = self.object(libc::AT_FDCWD, &text, true, ResolveFlags::empty())?;
         }
         Ok(Answer::Continue)
+    }
+
+    /// The refusal of reading one of the files, if it is refused.
+    fn refused_program<'a>(
+        &'a self,
+        object: &Object,
+        path: &'a [u8],
+        text: &'a [u8],
+    ) -> Result<Option<Refusal<'a>>, Errno> {
+        let verdict = self.decide(Access::Read, path);
+        self.refused_object(&verdict, (Access::Read, object), path, text)
+    }
+
+    /// The refusal of `object`, beside what would be refused of its interpreters, `most` of them.
+    fn beside_interpreters<'a>(
+        &'a self,
+        object: &Object,
+        mut refusal: Refusal<'a>,
+        most: usize,
+    ) -> Refusal<'a> {
+        let mut next = self.interpreter(object);
+        for _ in 0..most {
+            let Ok(Some(text)) = next else { break };
+            let found = self.object(libc::AT_FDCWD, &text, true, ResolveFlags::empty());
+            let Ok(object) = found else { break };
+            if let Ok(path) = object.named()
+                && let Ok(found) = self.refused_program(&object, path, &text)
+            {
+                refusal = refusal.beside(found);
+            }
+            next = self.interpreter(&object);
+        }
+        refusal
     }
 
     /// The interpreter that `object` names, see execve(2).

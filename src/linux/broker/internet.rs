@@ -11,7 +11,7 @@ use super::{Answer, Errno};
 use crate::linux::sys::socket;
 use crate::policy::Use;
 use crate::policy::endpoint::{Reach, reach};
-use crate::trap::{Grant, Operation};
+use crate::trap::Operation;
 use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_protocol};
 use rustix::net::{AddressFamily, getsockname, ipproto, listen};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -100,8 +100,8 @@ impl Task<'_> {
         if socket_protocol(copy)? == Some(ipproto::TCP) {
             return Ok(None);
         }
-        let grant = Some(Grant::switch("allowNetwork"));
         let line = self.broker.endpoints.network_line();
+        let grant = self.broker.adviser.beyond_tcp(line).map_err(|obstacle| obstacle.why());
         let message = Some("only TCP can be kept on loopback");
         Ok(Some(self.refuse_network(operation, target(), grant, line, message)))
     }

@@ -5,10 +5,10 @@
 
 use super::task::Task;
 use super::{Answer, Errno};
-use crate::learn::{Change, Endpoint, Notes, Socket};
+use crate::learn::{Change, Endpoint, Notes, Socket, Why};
 use crate::linux::sys::memory;
-use crate::policy::{Access, Decider};
-use crate::trap::{Denial, Kind, Process};
+use crate::policy::{Access, Decider, Use};
+use crate::trap::{Adviser, Denial, Kind, Operation, Process};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -101,9 +101,25 @@ impl Learner {
     }
 
     /// A denial was written down.
-    pub(super) fn denied(&self, denial: &Denial) {
-        if let (Kind::Filesystem, Some(path)) = (denial.kind, &denial.path) {
-            lock(&self.notes).denied(path.as_bytes(), program(&denial.process));
+    pub(super) fn denied(&self, denial: &Denial, adviser: &Adviser) {
+        let by = program(&denial.process);
+        match (denial.kind, &denial.path, &denial.target) {
+            (Kind::Filesystem, Some(path), _) => {
+                let access = match denial.operation {
+                    Operation::Write => Access::Write,
+                    _ => Access::Read,
+                };
+                let why = match denial.rule {
+                    _ if adviser.is_attached(access, path.as_bytes()) => Why::Attached,
+                    Some(_) => Why::Denied,
+                    None => Why::Impossible,
+                };
+                lock(&self.notes).denied(path.as_bytes(), why, by);
+            }
+            (Kind::Network, _, Some(target)) if adviser.network_is_attached() => {
+                lock(&self.notes).closed(target, by);
+            }
+            _ => {}
         }
     }
 
@@ -115,6 +131,22 @@ impl Learner {
     }
 
     fn used(&self, task: &Task<'_>, socket: &Socket) {
+        let endpoints = &task.broker.endpoints;
+        let open = match socket {
+            Socket::Connect(Endpoint::Internet(to)) => {
+                endpoints.internet(Use::Connect, to.ip(), to.port()).is_open()
+            }
+            Socket::Bind(Endpoint::Internet(to)) => {
+                endpoints.internet(Use::Bind, to.ip(), to.port()).is_open()
+            }
+            Socket::Connect(Endpoint::Path(path)) => endpoints.socket(path).is_open(),
+            _ => true,
+        };
+        // Nothing but a policy attached to the program closes what this run opens, and its denial is
+        // written down.
+        if !open && task.broker.adviser.network_is_attached() {
+            return;
+        }
         lock(&self.notes).used(socket, program(&task.process()));
     }
 

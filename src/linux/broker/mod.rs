@@ -30,6 +30,7 @@ mod unix;
 
 use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Endpoints, Reason, Rule, Verdict};
+use crate::trap::Adviser;
 use held::Held;
 pub use learn::Learner;
 pub use pool::{serve, serve_announced};
@@ -105,6 +106,8 @@ pub struct Config {
     pub queries: Option<Queries>,
     /// Who learns from the run, if anybody.
     pub learner: Option<Learner>,
+    /// Who knows what would allow what is denied.
+    pub adviser: Adviser,
 }
 
 /// The broker of one run.
@@ -148,6 +151,7 @@ pub struct Broker {
     reporter: Arc<Reporter>,
     queries: Option<Queries>,
     learner: Option<Learner>,
+    adviser: Adviser,
 }
 
 impl Broker {
@@ -200,6 +204,7 @@ impl Broker {
             reporter: config.reporter,
             queries: config.queries,
             learner: config.learner,
+            adviser: config.adviser,
         })
     }
 

@@ -45,10 +45,14 @@ impl Task<'_> {
 
     /// The same for a name that will not be a directory's.
     fn refused_file<'a>(&'a self, name: &'a Name) -> Option<Refusal<'a>> {
-        self.refused(name).or_else(|| {
-            let rule = self.broker.decider.directory_name(&name.path)?;
-            Some(guarded(name, rule, NEEDS_DIRECTORY))
-        })
+        let rule = self.broker.decider.directory_name(&name.path);
+        both(self.refused(name), rule.map(|rule| guarded(name, rule, NEEDS_DIRECTORY)))
+    }
+
+    /// The refusal of a symbolic link with this name, beside what stands against any other.
+    fn refused_link<'a>(&'a self, name: &'a Name) -> Option<Refusal<'a>> {
+        let rule = self.broker.decider.link_name(&name.path)?;
+        Some(guarded(name, rule, "a link here would stand for what the rule denies"))
     }
 
     /// Refuses to make a name, unless it exists: the kernel says so first.
@@ -110,13 +114,23 @@ impl Task<'_> {
         device: u64,
     ) -> Result<Answer, Errno> {
         let name = self.new_name((dirfd, path))?;
-        if let Some(refusal) = self.refused_file(&name) {
-            return self.deny_new(&name, refusal);
-        }
         let kind = match mode as u32 & libc::S_IFMT {
             0 => FileType::RegularFile,
             kind => FileType::from_raw_mode(kind),
         };
+        let is_device = matches!(kind, FileType::CharacterDevice | FileType::BlockDevice);
+        let never = match mode & 0o6000 {
+            0 if is_device => Some("device nodes cannot be made"),
+            0 => None,
+            _ => Some(NO_SETID),
+        };
+        if let Some(refusal) = self.refused_file(&name) {
+            let refusal = match never {
+                Some(why) => refusal.because(why),
+                None => refusal,
+            };
+            return self.deny_new(&name, refusal);
+        }
         if mode & 0o6000 != 0 {
             return Ok(self.refuse_setid(&name.requested));
         }
@@ -126,8 +140,8 @@ impl Task<'_> {
                 if name.spot.stat().is_ok() {
                     return Err(Errno::EXIST);
                 }
-                let mut refusal = Refusal::new(Access::Write, &name.path, &name.requested, None);
-                refusal.message = Some("device nodes cannot be made".to_owned());
+                let refusal = Refusal::new(Access::Write, &name.path, &name.requested, None);
+                let refusal = refusal.because("device nodes cannot be made");
                 return Ok(self.refuse_with(refusal, Errno::PERM));
             }
             // As mknod(2) says of directories and of types that do not exist.
@@ -150,11 +164,8 @@ impl Task<'_> {
             return Err(Errno::NOENT);
         }
         let name = self.new_name((dirfd, path))?;
-        if let Some(refusal) = self.refused(&name) {
-            return self.deny_new(&name, refusal);
-        }
-        if let Some(rule) = self.broker.decider.link_name(&name.path) {
-            let refusal = guarded(&name, rule, "a link here would stand for what the rule denies");
+        if let Some(mut refusal) = both(self.refused(&name), self.refused_link(&name)) {
+            refusal.link = true;
             return self.deny_new(&name, refusal);
         }
         if self.kernel_moves(&name.spot) {
@@ -185,22 +196,17 @@ impl Task<'_> {
                 && broker.memory.owns_file(&rustix::fs::fstat(&object.fd)?)
         };
         if !shared_memory {
-            if let Some(refusal) = self.refused_file(&name) {
+            let link = file_type(&rustix::fs::fstat(&object.fd)?) == FileType::Symlink;
+            let old = match object.is_anonymous() {
+                true => None,
+                false => self.object_refused(&object, &requested)?,
+            };
+            let socket = self.socket_refused(&object, &name)?;
+            let stands_for = self.refused_link(&name).filter(|_| link);
+            let found = [self.refused_file(&name), old, socket, stands_for];
+            if let Some(mut refusal) = found.into_iter().fold(None, both) {
+                refusal.link = link;
                 return self.deny_new(&name, refusal);
-            }
-            if !object.is_anonymous()
-                && let Some(refusal) = self.object_refused(&object, &requested)?
-            {
-                return self.deny_new(&name, refusal);
-            }
-            if let Some(refusal) = self.socket_refused(&object, &name)? {
-                return self.deny_new(&name, refusal);
-            }
-            if let Some(rule) = broker.decider.link_name(&name.path)
-                && file_type(&rustix::fs::fstat(&object.fd)?) == FileType::Symlink
-            {
-                let message = "a link here would stand for what the rule denies";
-                return self.deny_new(&name, guarded(&name, rule, message));
             }
             // Landlock wants the right to move names in the directories on both sides.
             let held = broker.kernel_holds(Access::Write, parent(&object.path));
@@ -222,20 +228,16 @@ impl Task<'_> {
         object: &'a Object,
         requested: &'a [u8],
     ) -> Result<Option<Refusal<'a>>, Errno> {
+        let mut found = None;
         for access in [Access::Write, Access::Read] {
             let path = object.named()?;
             let verdict = match access {
                 Access::Read => self.decide(access, path),
                 Access::Write => self.decide_change(path),
             };
-            if let Some(refusal) = Refusal::of(&verdict, access, path, requested) {
-                return Ok(Some(refusal));
-            }
-            if let Some(rule) = self.linked(object, access)? {
-                return Ok(Some(Refusal::new(access, path, requested, Some(rule))));
-            }
+            found = both(found, self.refused_object(&verdict, (access, object), path, requested)?);
         }
-        Ok(None)
+        Ok(found)
     }
 
     /// unlink(2), rmdir(2) and unlinkat(2).
@@ -254,8 +256,9 @@ impl Task<'_> {
             self.named(dirfd, text, [Errno::ISDIR; 3])?
         };
         let mut own_memory = None;
-        if let Some(refusal) = self.refused(&name) {
+        if let Some(mut refusal) = self.refused(&name) {
             let stat = name.spot.stat()?;
+            refusal.link = file_type(&stat) == FileType::Symlink;
             let is_directory = file_type(&stat) == FileType::Directory;
             match (directory, is_directory) {
                 (true, false) => return Err(Errno::NOTDIR),
@@ -319,14 +322,17 @@ impl Task<'_> {
                 .iter()
                 .all(|name| self.refused(name).is_none_or(|refusal| refusal.rule.is_none()));
         if !shared_memory {
-            if let Some(answer) = self.refuse_move(&from, &to, file_type(&moved))? {
-                return Ok(answer);
-            }
-            if exchange
-                && let Some(replaced) = replaced
-                && let Some(answer) = self.refuse_move(&to, &from, file_type(&replaced))?
-            {
-                return Ok(answer);
+            let kind = |stat: &rustix::fs::Stat| file_type(stat);
+            let refusal = self.refused_move(&from, &to, kind(&moved))?;
+            let other = match &replaced {
+                Some(replaced) if exchange => self.refused_move(&to, &from, kind(replaced))?,
+                _ => None,
+            };
+            if let Some(mut refusal) = both(refusal, other) {
+                let link = |stat: &rustix::fs::Stat| kind(stat) == FileType::Symlink;
+                let replaces = exchange || refusal.path == to.path;
+                refusal.link = link(&moved) || replaces && replaced.as_ref().is_some_and(link);
+                return Ok(self.refuse(refusal));
             }
             if self.kernel_moves(&from.spot) && self.kernel_moves(&to.spot) {
                 return Ok(Answer::Continue);
@@ -341,10 +347,8 @@ impl Task<'_> {
             Some(queries) if directory => match queries.grants.start_move(&from.path, &to.path) {
                 Some(moving) => Some(moving),
                 None => {
-                    let mut refusal =
-                        Refusal::new(Access::Write, &from.path, &from.requested, None);
-                    refusal.message = Some(SETTLED.to_owned());
-                    return Ok(self.refuse(refusal));
+                    let refusal = Refusal::new(Access::Write, &from.path, &from.requested, None);
+                    return Ok(self.refuse(refusal.because(SETTLED)));
                 }
             },
             _ => None,
@@ -368,11 +372,16 @@ impl Task<'_> {
         verdict.rule().is_some_and(|rule| rule.origin.is_built_in() && rule.origin.key == TEMPORARY)
     }
 
-    /// Refuses to move what stands at `from` to `to`, if either name, or a name below, is denied.
-    fn refuse_move(&self, from: &Name, to: &Name, kind: FileType) -> Result<Option<Answer>, Errno> {
+    /// The refusal of moving what stands at `from` to `to`, if either name, or a name below, is denied.
+    fn refused_move<'a>(
+        &'a self,
+        from: &'a Name,
+        to: &'a Name,
+        kind: FileType,
+    ) -> Result<Option<Refusal<'a>>, Errno> {
         let (decider, endpoints) = (&self.broker.decider, &self.broker.endpoints);
-        let guard = if kind == FileType::Directory {
-            decider
+        let guard = match kind {
+            FileType::Directory => decider
                 .directory_move(&from.path, &to.path)
                 .or_else(|| endpoints.directory_move(&from.path, &to.path))
                 .map(|rule| (rule, "moving this directory would move what the rule is about"))
@@ -380,51 +389,40 @@ impl Task<'_> {
                     let into = self.is_temporary(to) && !self.is_temporary(from);
                     let rule = decider.write_denial_below(&from.path).filter(|_| into)?;
                     Some((rule, "what the rule is about would be removed with TMPDIR"))
-                })
-        } else {
-            None
-        };
-        // An answer about the names would not help where what is below them would change.
-        let refuse = |mut refusal: Refusal<'_>| {
-            refusal.askable &= guard.is_none();
-            Ok(Some(self.refuse(refusal)))
-        };
-        for name in [from, to] {
-            if let Some(refusal) = self.refused(name) {
-                return refuse(refusal);
-            }
-        }
-        // An unreadable object must not get a readable name. Nor the other way about: Landlock's rules
-        // go with an object, and a readable one would stay so, with all that comes to be in it.
-        for name in [from, to] {
-            let verdict = self.decide(Access::Read, &name.path);
-            if let Some(refusal) = Refusal::of(&verdict, Access::Read, &name.path, &name.requested)
-            {
-                return refuse(refusal);
-            }
-        }
-        if !self.broker.linked.is_empty() {
-            let object = self.object_at(&from.spot)?;
-            for access in [Access::Write, Access::Read] {
-                if let Some(rule) = self.linked(&object, access)? {
-                    let refusal = Refusal::new(access, &from.path, &from.requested, Some(rule));
-                    return Ok(Some(self.refuse(refusal)));
-                }
-            }
-        }
-        if kind == FileType::Socket
-            && let Some(refusal) = self.socket_refused(&self.object_at(&from.spot)?, to)?
-        {
-            return Ok(Some(self.refuse(refusal)));
-        }
-        let guard = match kind {
-            FileType::Directory => guard,
+                }),
             FileType::Symlink => decider
                 .link_name(&to.path)
                 .map(|rule| (rule, "a link here would stand for what the rule denies")),
             _ => decider.directory_name(&to.path).map(|rule| (rule, NEEDS_DIRECTORY)),
         };
-        Ok(guard.map(|(rule, message)| self.refuse(guarded(from, rule, message))))
+        let mut found = None;
+        for name in [from, to] {
+            found = both(found, self.refused(name));
+        }
+        // An unreadable object must not get a readable name. Nor the other way about: Landlock's rules
+        // go with an object, and a readable one would stay so, with all that comes to be in it.
+        for name in [from, to] {
+            let verdict = self.decide(Access::Read, &name.path);
+            let unreadable = Refusal::of(&verdict, Access::Read, &name.path, &name.requested);
+            found = both(found, unreadable);
+        }
+        // An answer about the names would not help where what is below them would change.
+        if let Some(refusal) = &mut found {
+            refusal.askable &= guard.is_none() || kind != FileType::Directory;
+        }
+        if !self.broker.linked.is_empty() {
+            let object = self.object_at(&from.spot)?;
+            for access in [Access::Write, Access::Read] {
+                let rule = self.linked(&object, access)?;
+                let linked =
+                    rule.map(|rule| Refusal::linked(access, &from.path, &from.requested, rule));
+                found = both(found, linked);
+            }
+        }
+        if kind == FileType::Socket {
+            found = both(found, self.socket_refused(&self.object_at(&from.spot)?, to)?);
+        }
+        Ok(both(found, guard.map(|(rule, message)| guarded(from, rule, message))))
     }
 }
 
@@ -450,15 +448,23 @@ impl Task<'_> {
 
 /// Why a directory stays where it is while somebody is asked, or was.
 const SETTLED: &str = "an answer to a query is about something in this directory";
+/// Why a file is refused that would run as its owner or group.
+pub const NO_SETID: &str = "set-user-ID and set-group-ID files cannot be made";
 /// Why something other than a directory is refused.
 pub const NEEDS_DIRECTORY: &str = "the rule is about what a directory of this name holds";
 
 /// The refusal of an operation on a name that a rule further down depends on.
 fn guarded<'a>(name: &'a Name, rule: &'a Rule, message: &str) -> Refusal<'a> {
-    let mut refusal = Refusal::new(Access::Write, &name.path, &name.requested, Some(rule));
-    refusal.reason = Reason::DenyMatch;
-    refusal.message = Some(message.to_owned());
-    refusal
+    let refusal = Refusal::new(Access::Write, &name.path, &name.requested, Some(rule));
+    Refusal { reason: Reason::DenyMatch, ..refusal.because(message) }
+}
+
+/// The first of two refusals, with what the other says.
+fn both<'a>(first: Option<Refusal<'a>>, other: Option<Refusal<'a>>) -> Option<Refusal<'a>> {
+    match first {
+        Some(first) => Some(first.beside(other)),
+        None => other,
+    }
 }
 
 /// The directory of a path.

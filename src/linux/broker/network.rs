@@ -9,7 +9,7 @@ use super::{Answer, Errno};
 use crate::linux::sys::{memory, socket};
 use crate::policy::endpoint::Line;
 use crate::policy::{Closed, Passage};
-use crate::trap::{Grant, Operation, suggest_endpoint};
+use crate::trap::Operation;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, listen};
@@ -72,7 +72,13 @@ impl Address {
 
 /// Why datagrams are refused where not everything is allowed.
 const DATAGRAMS: &str = "a datagram names where it goes in memory that nobody can look at before the \
-    kernel does, so datagram sockets are open with";
+    kernel does, so";
+/// What follows for UDP, and for Unix sockets.
+const UDP: &str = "UDP cannot be opened for loopback alone, but with network.allowNetwork";
+const UNIX_DATAGRAMS: &str = "datagram sockets are open with network.allowAllUnixSockets only";
+/// Why other families are refused.
+const FAMILY: &str = "sockets of this family are not open in any run";
+const NETLINK: &str = "of netlink, routes alone can be asked about without network.allowNetwork";
 
 impl Task<'_> {
     /// socket(2) and socketpair(2): the filter notifies only what is refused.
@@ -94,19 +100,22 @@ impl Task<'_> {
             libc::SOCK_SEQPACKET => "seqpacket".to_owned(),
             other => format!("type {other}"),
         };
-        let key = match family {
-            libc::AF_UNIX => Some("allowAllUnixSockets"),
-            libc::AF_INET | libc::AF_INET6 => Some("allowNetwork"),
-            _ => None,
-        };
-        let message = key.filter(|_| kind == libc::SOCK_DGRAM);
-        let message = message.map(|key| format!("{DATAGRAMS} network.{key} only"));
         let target = format!("{family_name} {kind_name} socket");
-        let line = match key {
-            Some("allowNetwork") => self.broker.endpoints.network_line(),
+        let (adviser, endpoints) = (&self.broker.adviser, &self.broker.endpoints);
+        let internet = matches!(family, libc::AF_INET | libc::AF_INET6);
+        let line = endpoints.network_line().filter(|_| internet);
+        let grant = match family {
+            libc::AF_UNIX => adviser.unix_datagrams().map_err(|obstacle| obstacle.why()),
+            _ if internet => adviser.beyond_tcp(line).map_err(|obstacle| obstacle.why()),
+            libc::AF_NETLINK => Err(NETLINK.into()),
+            _ => Err(FAMILY.into()),
+        };
+        let message = match family {
+            _ if kind != libc::SOCK_DGRAM => None,
+            libc::AF_UNIX => Some(format!("{DATAGRAMS} {UNIX_DATAGRAMS}")),
+            _ if internet => Some(format!("{DATAGRAMS} {UDP}")),
             _ => None,
         };
-        let grant = key.map(Grant::switch);
         Ok(self.refuse_network(Operation::Socket, target, grant, line, message.as_deref()))
     }
 
@@ -149,14 +158,9 @@ impl Task<'_> {
         target: String,
         (closed, line): (Closed, Option<Line<'_>>),
     ) -> Answer {
-        let message = match closed {
-            Closed::Daemon => {
-                Some("this socket is as good as the host: only its own path opens it")
-            }
-            _ => None,
-        };
-        let grant = suggest_endpoint(closed, &target);
-        self.refuse_network(operation, target, grant, line, message)
+        let grant = self.broker.adviser.endpoint(closed, line, &target);
+        let grant = grant.map_err(|obstacle| obstacle.why());
+        self.refuse_network(operation, target, grant, line, None)
     }
 
     /// connect(2).
@@ -217,7 +221,7 @@ impl Task<'_> {
     /// A socket of a family that no run can make was given to this one, or changed its family
     /// (`TCP_ULP`).
     fn refuse_family(&self, operation: Operation, address: &Address) -> Answer {
-        self.refuse_network(operation, address.describe(), None, None, None)
+        self.refuse_network(operation, address.describe(), Err(FAMILY.into()), None, None)
     }
 
     /// The refusal that `passage` is, if it is one.

@@ -1,7 +1,7 @@
 //! The open family.
 
 use super::direct::Made;
-use super::names::NEEDS_DIRECTORY;
+use super::names::{NEEDS_DIRECTORY, NO_SETID};
 use super::report::Refusal;
 use super::resolve::{Last, Object, Spot, file_type, goes_up, normalize};
 use super::task::Task;
@@ -207,44 +207,90 @@ impl Task<'_> {
         }
         let broker = self.broker;
         let path = object.named()?;
-        for &access in request.wants() {
+        let mut wants = request.wants();
+        while let [access, rest @ ..] = wants {
+            let access = *access;
+            wants = rest;
             let verdict = self.decide(access, path);
-            if let Some(refusal) = Refusal::of(&verdict, access, path, &request.path) {
-                return self.deny_open(request, &object, access, refusal);
-            }
-            if let Some(rule) = self.linked(&object, access)? {
-                let refusal = Refusal::new(access, path, &request.path, Some(rule));
+            let found = self.refused_object(&verdict, (access, &object), path, &request.path)?;
+            if let Some(mut refusal) = found {
+                // What else stands against it: another access, or something that is no matter of rules.
+                for &other in rest {
+                    let (verdict, about) = (self.decide(other, path), (other, &object));
+                    let found = self.refused_object(&verdict, about, path, &request.path)?;
+                    refusal = refusal.beside(found);
+                }
+                refusal = refusal.beside(self.guarded_open(request, &object, path)?);
                 return self.deny_open(request, &object, access, refusal);
             }
         }
-        if broker.reads
-            && request.wants().contains(&Access::Read)
-            && file_type(&rustix::fs::fstat(&object.fd)?) == FileType::BlockDevice
-            && !names(&broker.decide(Access::Read, path), path)
-        {
-            let mut refusal = Refusal::new(Access::Read, path, &request.path, None);
-            refusal.message =
-                Some("a disk shows every file, and no rule names this one".to_owned());
-            return self.deny_open(request, &object, Access::Read, refusal);
-        }
-        if request.writes() && self.is_foreign_terminal(&object)? {
-            let mut refusal = Refusal::new(Access::Write, path, &request.path, None);
-            refusal.message = Some("the run did not make this terminal".to_owned());
-            return self.deny_open(request, &object, Access::Write, refusal);
+        if let Some(refusal) = self.guarded_device(request, &object, path)? {
+            let access = refusal.access();
+            return self.deny_open(request, &object, access, refusal);
         }
         let held = request.wants().iter().all(|&access| broker.kernel_holds(access, path));
         if held && request.may_continue() {
             return Ok(Answer::Continue);
         }
-        if request.writes()
-            && let Some(rule) = broker.decider.directory_name(path)
-            && file_type(&rustix::fs::fstat(&object.fd)?) == FileType::RegularFile
-        {
-            let mut refusal = Refusal::new(Access::Write, path, &request.path, Some(rule));
-            refusal.message = Some(NEEDS_DIRECTORY.to_owned());
+        if let Some(refusal) = self.guarded_name(request, &object, path)? {
             return self.deny_open(request, &object, Access::Write, refusal);
         }
         self.reopened(request, &object)
+    }
+
+    /// What refuses to open the object by this name although the rules about it would not.
+    fn guarded_open<'a>(
+        &'a self,
+        request: &'a Request,
+        object: &Object,
+        path: &'a [u8],
+    ) -> Result<Option<Refusal<'a>>, Errno> {
+        match self.guarded_device(request, object, path)? {
+            None => self.guarded_name(request, object, path),
+            found => Ok(found),
+        }
+    }
+
+    /// The same for what the object is: a disk, or a terminal of somebody else.
+    fn guarded_device<'a>(
+        &self,
+        request: &'a Request,
+        object: &Object,
+        path: &'a [u8],
+    ) -> Result<Option<Refusal<'a>>, Errno> {
+        let broker = self.broker;
+        if broker.reads
+            && request.wants().contains(&Access::Read)
+            && file_type(&rustix::fs::fstat(&object.fd)?) == FileType::BlockDevice
+            && !names(&broker.decide(Access::Read, path), path)
+        {
+            let refusal = Refusal::new(Access::Read, path, &request.path, None);
+            let why =
+                "a disk shows every file: only an entry in allowRead with its own path opens it";
+            return Ok(Some(refusal.because(why)));
+        }
+        if request.writes() && self.is_foreign_terminal(object)? {
+            let refusal = Refusal::new(Access::Write, path, &request.path, None);
+            return Ok(Some(refusal.because("the run did not make this terminal")));
+        }
+        Ok(None)
+    }
+
+    /// The same for the name that it has.
+    fn guarded_name<'a>(
+        &'a self,
+        request: &'a Request,
+        object: &Object,
+        path: &'a [u8],
+    ) -> Result<Option<Refusal<'a>>, Errno> {
+        if request.writes()
+            && let Some(rule) = self.broker.decider.directory_name(path)
+            && file_type(&rustix::fs::fstat(&object.fd)?) == FileType::RegularFile
+        {
+            let refusal = Refusal::new(Access::Write, path, &request.path, Some(rule));
+            return Ok(Some(refusal.because(NEEDS_DIRECTORY)));
+        }
+        Ok(None)
     }
 
     /// The object, opened by the broker.
@@ -414,22 +460,18 @@ impl Task<'_> {
         let path = spot.path();
         let verdict = self.decide_change(&path);
         let shared_memory = broker.memory.may_create(&spot.dir_path, &verdict);
-        let mut refusal = Refusal::of(&verdict, Access::Write, &path, &request.path);
-        if shared_memory {
-            refusal = None;
-        }
-        if refusal.is_none() && request.wants().contains(&Access::Read) {
-            let verdict = self.decide(Access::Read, &path);
-            refusal = Refusal::of(&verdict, Access::Read, &path, &request.path);
-        }
-        if refusal.is_none()
-            && let Some(rule) = broker.decider.directory_name(&path)
-        {
-            let mut needs = Refusal::new(Access::Write, &path, &request.path, Some(rule));
-            needs.message = Some(NEEDS_DIRECTORY.to_owned());
-            refusal = Some(needs);
-        }
-        if let Some(mut refusal) = refusal {
+        let write = Refusal::of(&verdict, Access::Write, &path, &request.path);
+        let write = write.filter(|_| !shared_memory);
+        let read =
+            request.wants().contains(&Access::Read).then(|| self.decide(Access::Read, &path));
+        let read =
+            read.and_then(|verdict| Refusal::of(&verdict, Access::Read, &path, &request.path));
+        let needs = broker.decider.directory_name(&path).map(|rule| {
+            let refusal = Refusal::new(Access::Write, &path, &request.path, Some(rule));
+            refusal.because(NEEDS_DIRECTORY)
+        });
+        let found = [write, read, needs].into_iter().flatten();
+        if let Some(mut refusal) = found.reduce(|first, other| first.beside(Some(other))) {
             refusal.flags = errno::open_flags(request.flags.bits());
             return Ok(Ok(self.refuse(refusal)));
         }
@@ -465,8 +507,8 @@ impl Task<'_> {
     /// Refuses a mode with set-user-ID or set-group-ID bits: a file of such a mode gives the run's
     /// user away to whoever starts it outside.
     pub(super) fn refuse_setid(&self, requested: &[u8]) -> Answer {
-        let mut refusal = Refusal::new(Access::Write, requested, requested, None);
-        refusal.message = Some("set-user-ID and set-group-ID files cannot be made".to_owned());
+        let refusal = Refusal::new(Access::Write, requested, requested, None);
+        let refusal = refusal.because(NO_SETID);
         self.refuse_with(refusal, Errno::PERM)
     }
 

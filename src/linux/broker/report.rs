@@ -1,14 +1,16 @@
 //! Turning a refusal into a record.
 
+use super::resolve::Object;
 use super::task::Task;
 use super::{Answer, Errno};
 use crate::cli::TrapFd;
 use crate::policy::endpoint::Line;
 use crate::policy::{Access, Pattern, Reason as PolicyReason, Rule, Verdict};
 use crate::trap::{
-    self, Against, Denial, Kind, Operation, Process, RuleRef, Sent, Sink, State, Style, Summary,
-    errno,
+    self, Denial, Grant, Kind, Obstacle, Operation, Process, RuleRef, Sent, Sink, State, Style,
+    Summary, errno,
 };
+use std::borrow::Cow;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -143,10 +145,17 @@ pub struct Refusal<'a> {
     /// An answer to a query could allow it: the policy denies this path, and nothing else stands
     /// against the operation.
     pub askable: bool,
+    /// Something stands against the operation that no entry of a policy changes; the message says what.
+    pub blocked: bool,
+    /// What else the operation needs and the policy denies.
+    pub others: Vec<(Access, Vec<u8>)>,
+    /// The path is that of a symbolic link, or will be.
+    pub link: bool,
 }
 
 impl<'a> Refusal<'a> {
-    /// A refusal of `access` to `path` by `rule`, a deny rule, or by default.
+    /// A refusal of `access` to `path` by `rule`, a deny rule, or by default; not for what the rules say
+    /// about the path itself, but for something that no entry of a policy changes.
     pub fn new(
         access: Access,
         path: &'a [u8],
@@ -165,6 +174,50 @@ impl<'a> Refusal<'a> {
             reason: if rule.is_some() { trap::Reason::DenyMatch } else { trap::Reason::AllowMiss },
             message: None,
             askable: false,
+            blocked: true,
+            others: Vec::new(),
+            link: false,
+        }
+    }
+
+    /// The refusal of an object that `rule` denies by another of its names.
+    pub fn linked(access: Access, path: &'a [u8], requested: &'a [u8], rule: &'a Rule) -> Self {
+        let refusal = Refusal::new(access, path, requested, Some(rule));
+        refusal.because("this is another name (a hard link) of what the rule denies")
+    }
+
+    /// The same, for a reason that no entry of a policy changes.
+    pub fn because(self, message: impl Into<String>) -> Self {
+        Refusal { message: Some(message.into()), blocked: true, ..self }
+    }
+
+    /// The same, where `found` stands against the operation as well.
+    pub fn beside(mut self, found: Option<Refusal<'_>>) -> Self {
+        match found {
+            Some(Refusal { blocked: true, message, .. }) => {
+                self.blocked = true;
+                self.message = message;
+            }
+            Some(found) => {
+                let needs = found.others.iter().map(|(access, path)| (*access, path.as_slice()));
+                for (access, path) in needs.chain([(found.access(), found.path)]) {
+                    let known =
+                        self.others.iter().any(|(a, p)| (*a, p.as_slice()) == (access, path));
+                    if !known && (access, path) != (self.access(), self.path) {
+                        self.others.push((access, path.to_vec()));
+                    }
+                }
+            }
+            None => {}
+        }
+        self
+    }
+
+    /// The access that is refused.
+    pub fn access(&self) -> Access {
+        match self.operation {
+            Operation::Write => Access::Write,
+            _ => Access::Read,
         }
     }
 
@@ -180,6 +233,7 @@ impl<'a> Refusal<'a> {
             Verdict::Deny { rule, reason } => {
                 let mut refusal = Refusal::new(access, path, requested, rule);
                 refusal.askable = rule.is_none_or(|rule| rule.yields_to(path));
+                refusal.blocked = false;
                 refusal.reason = match reason {
                     PolicyReason::AllowMiss => trap::Reason::AllowMiss,
                     PolicyReason::DenyMatch => trap::Reason::DenyMatch,
@@ -205,6 +259,31 @@ fn lossy(bytes: &[u8]) -> String {
 }
 
 impl Task<'_> {
+    /// The refusal of `access` to an object by the name `path`, which `verdict` is about, or by another
+    /// of its names.
+    pub(super) fn refused_object<'a>(
+        &'a self,
+        verdict: &Verdict<'a>,
+        (access, object): (Access, &Object),
+        path: &'a [u8],
+        requested: &'a [u8],
+    ) -> Result<Option<Refusal<'a>>, Errno> {
+        let linked = self.linked(object, access)?;
+        Ok(match (Refusal::of(verdict, access, path, requested), linked) {
+            // One rule, and an entry for this name is one for the object.
+            (Some(refusal), Some(Rule { pattern: Pattern::Subtree(named), .. }))
+                if named.as_bytes() == path =>
+            {
+                Some(refusal)
+            }
+            (Some(refusal), Some(rule)) => {
+                Some(refusal.beside(Some(Refusal::linked(access, path, requested, rule))))
+            }
+            (None, Some(rule)) => Some(Refusal::linked(access, path, requested, rule)),
+            (refusal, None) => refusal,
+        })
+    }
+
     /// The same as [`Task::refuse_with`], the error being `EACCES`.
     pub(super) fn refuse(&self, refusal: Refusal<'_>) -> Answer {
         self.refuse_with(refusal, Errno::ACCESS)
@@ -212,16 +291,15 @@ impl Task<'_> {
 
     /// Asks about the refusal, if that is possible, or else writes it down and answers `error`.
     pub(super) fn refuse_with(&self, refusal: Refusal<'_>, error: Errno) -> Answer {
-        let path = lossy(refusal.path);
-        let against = refusal.rule.map(|rule| Against {
-            always: rule.always,
-            names_it: matches!(&rule.pattern, Pattern::Subtree(p) | Pattern::Name(p) if p.as_bytes() == refusal.path),
-        });
+        let (grant, obstacle) = match self.advice(&refusal) {
+            Ok(grant) => (Some(grant), None),
+            Err(obstacle) => (None, obstacle),
+        };
         let denial = Denial {
             kind: Kind::Filesystem,
             operation: refusal.operation,
-            suggested_grant: trap::suggest(refusal.operation, &path, against),
-            path: Some(path),
+            suggested_grant: grant,
+            path: Some(lossy(refusal.path)),
             requested_path: Some(lossy(refusal.requested)),
             target: None,
             syscall: syscall_name(self.call.nr()),
@@ -230,7 +308,10 @@ impl Task<'_> {
             reason: Some(refusal.reason),
             rule: refusal.rule.map(rule_ref),
             process: self.process(),
-            message: refusal.message,
+            message: match (refusal.message, obstacle.map(|obstacle| obstacle.why())) {
+                (Some(message), Some(why)) => Some(format!("{message}; {why}")),
+                (message, why) => message.or(why.map(Cow::into_owned)),
+            },
         };
         let access = match refusal.operation {
             Operation::Read => Some(Access::Read),
@@ -247,16 +328,35 @@ impl Task<'_> {
         Answer::Error(error)
     }
 
+    /// The entry that would allow what is refused, or why none would, where the refusal does not say.
+    fn advice(&self, refusal: &Refusal<'_>) -> Result<Grant, Option<Obstacle>> {
+        if refusal.blocked {
+            return Err(None);
+        }
+        let denied = trap::Denied {
+            operation: refusal.operation,
+            path: refusal.path,
+            rule: refusal.rule,
+            others: &refusal.others,
+            link: refusal.link,
+        };
+        self.broker.adviser.path(&self.broker.decider, &denied).map_err(Some)
+    }
+
     /// Writes down that a socket operation on `target` was refused, by `line` where one says so, and
     /// answers `EACCES`.
     pub(super) fn refuse_network(
         &self,
         operation: Operation,
         target: String,
-        grant: Option<trap::Grant>,
+        grant: Result<Grant, Cow<'static, str>>,
         line: Option<Line<'_>>,
         message: Option<&str>,
     ) -> Answer {
+        let (grant, why) = match grant {
+            Ok(grant) => (Some(grant), None),
+            Err(why) => (None, Some(why)),
+        };
         let is_path = target.starts_with('/');
         let rule = line.map(|Line { origin, value }| RuleRef {
             file: origin.file.clone(),
@@ -280,7 +380,7 @@ impl Task<'_> {
             suggested_grant: grant,
             rule,
             process: self.process(),
-            message: message.map(str::to_owned),
+            message: message.map(str::to_owned).or(why.map(Into::into)),
         });
         Answer::Error(Errno::ACCESS)
     }
@@ -307,7 +407,7 @@ impl Task<'_> {
 
     fn record(&self, denial: Denial) {
         if let Some(learner) = &self.broker.learner {
-            learner.denied(&denial);
+            learner.denied(&denial, &self.broker.adviser);
         }
         self.broker.reporter.record(&denial);
     }

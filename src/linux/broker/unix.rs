@@ -1,6 +1,7 @@
 //! Unix sockets: those that the run bound, and those outside that a line of the policy opens.
 
 use super::diag;
+use super::names::NEEDS_DIRECTORY;
 use super::report::Refusal;
 use super::resolve::{Last, Object, fd_name, file_type};
 use super::task::Task;
@@ -122,8 +123,8 @@ impl Task<'_> {
                 self.may_act()?;
                 if !self.broker.sockets.contains(&Name::Abstract(name.to_vec())) {
                     let target = format!("@{}", String::from_utf8_lossy(&name[1..]));
-                    let why = Some(OUTSIDE);
-                    return Ok(self.refuse_network(Operation::Connect, target, None, None, why));
+                    let why = Err(OUTSIDE.into());
+                    return Ok(self.refuse_network(Operation::Connect, target, why, None, None));
                 }
                 self.connect_waiting(copy, address)
             }
@@ -174,15 +175,20 @@ impl Task<'_> {
                 };
                 let full = spot.path();
                 let verdict = self.decide_change(&full);
-                let refusal = Refusal::of(&verdict, Access::Write, &full, path).or_else(|| {
-                    let rule = broker.decider.directory_name(&full)?;
-                    Some(Refusal::new(Access::Write, &full, path, Some(rule)))
+                let guard = broker.decider.directory_name(&full).map(|rule| {
+                    let refusal = Refusal::new(Access::Write, &full, path, Some(rule));
+                    refusal.because(NEEDS_DIRECTORY)
                 });
+                let refusal = match Refusal::of(&verdict, Access::Write, &full, path) {
+                    Some(refusal) => Some(refusal.beside(guard)),
+                    None => guard,
+                };
                 if let Some(mut refusal) = refusal {
                     if spot.stat().is_ok() {
                         return Err(Errno::ADDRINUSE);
                     }
-                    refusal.message = Some("binding makes a socket file there".to_owned());
+                    let makes = || "binding makes a socket file there".to_owned();
+                    refusal.message.get_or_insert_with(makes);
                     return Ok(self.refuse(refusal));
                 }
                 self.may_act()?;
