@@ -7,7 +7,7 @@
 
 mod table;
 
-use super::sys::seccomp::Instruction;
+use super::sys::{nr, seccomp::Instruction};
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_IMM, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD,
     BPF_LSH, BPF_MISC, BPF_RET, BPF_TAX, BPF_W, BPF_X,
@@ -109,6 +109,8 @@ pub fn build(options: Options) -> Vec<Instruction> {
         program.extend(block);
     }
     program.extend([jump(BPF_JGE, X32_BIT, 0, 1), ret(Action::Kill)]);
+    // As an older kernel would answer.
+    program.extend([jump(BPF_JGE, nr::LAST as u32 + 1, 0, 1), ret(Action::Errno(libc::ENOSYS))]);
     let mut rest = table::decisions(options);
     rest.sort_by_key(|decision| decision.nr);
     program.extend(search(&rest));

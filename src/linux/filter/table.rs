@@ -368,6 +368,8 @@ fn forbidden(list: &mut Vec<Decision>) {
             // Files by another name than their path, or without an open.
             libc::SYS_open_by_handle_at,
             nr::FILE_SETATTR,
+            // What /proc/self/attr does, without its files.
+            nr::LSM_SET_SELF_ATTR,
             libc::SYS_fanotify_init,
             libc::SYS_quotactl,
             libc::SYS_quotactl_fd,

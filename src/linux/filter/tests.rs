@@ -66,6 +66,9 @@ fn the_search_decides_as_the_list_does() {
             assert!(found.len() <= 1, "{nr} is decided twice");
             for args in [[0; 6], [u64::MAX; 6], [1, 1, 1, 1, 1, 1], [2, 2, 6, 0, 0, 0]] {
                 let want = match found.first() {
+                    None if i64::from(nr) > nr::LAST => {
+                        libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32
+                    }
                     None => libc::SECCOMP_RET_ALLOW,
                     Some(decision) => run(&body(decision), AUDIT_ARCH, nr, args),
                 };
@@ -141,4 +144,94 @@ fn a_pair_is_of_the_unix_family_whatever_is_open() {
             assert_eq!(made, options.broker || !options.network);
         }
     }
+}
+
+/// Every system call that the filter does not name, with why it may be left alone.
+const HARMLESS: &[(&str, &str)] = &[
+    (
+        "on descriptors that are open, within the access that they were opened with",
+        "read write pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2 lseek close close_range \
+         dup dup2 dup3 fcntl flock fsync fdatasync sync_file_range ftruncate fallocate fadvise64 \
+         readahead getdents getdents64 sendfile splice tee vmsplice copy_file_range poll ppoll select \
+         pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 epoll_ctl_old \
+         epoll_wait_old io_setup io_destroy io_getevents io_pgetevents io_submit io_cancel syncfs \
+         mq_timedsend mq_timedreceive mq_notify mq_getsetattr inotify_rm_watch fanotify_mark",
+    ),
+    (
+        "makes a descriptor of the process's own",
+        "pipe pipe2 eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime \
+         inotify_init inotify_init1 memfd_create memfd_secret landlock_add_rule",
+    ),
+    (
+        "tells names and metadata, which are open; changes nothing",
+        "stat fstat lstat newfstatat statx access faccessat faccessat2 readlink readlinkat statfs \
+         fstatfs ustat sysfs getxattr lgetxattr fgetxattr getxattrat listxattr llistxattr flistxattr \
+         listxattrat file_getattr inotify_add_watch name_to_handle_at cachestat statmount listmount \
+         getcwd lookup_dcookie",
+    ),
+    ("where the process is, which decides nothing", "chdir fchdir"),
+    (
+        "the process's own memory",
+        "mmap mprotect munmap brk mremap msync mincore madvise mlock mlock2 munlock mlockall munlockall \
+         remap_file_pages mbind set_mempolicy get_mempolicy set_mempolicy_home_node pkey_mprotect \
+         pkey_alloc pkey_free map_shadow_stack mseal modify_ldt shmdt membarrier",
+    ),
+    (
+        "on another process: held by Landlock's domains, as ptrace(2) is",
+        "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease pidfd_getfd kcmp \
+         migrate_pages move_pages get_robust_list",
+    ),
+    (
+        "signals: held by Landlock's scope",
+        "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
+    ),
+    (
+        "the process, its threads, its children and its time",
+        "fork vfork exit exit_group wait4 waitid setpgid getpgid getpgrp setsid getsid getpid getppid \
+         gettid getuid geteuid getgid getegid getresuid getresgid getgroups capget prctl arch_prctl \
+         personality set_tid_address set_thread_area get_thread_area set_robust_list rseq uretprobe \
+         seccomp setrlimit getrlimit getrusage times getpriority ioprio_get sched_yield sched_getparam \
+         sched_getscheduler sched_get_priority_max sched_get_priority_min sched_rr_get_interval \
+         sched_getaffinity sched_getattr getcpu pidfd_open futex futex_waitv futex_wait futex_wake \
+         futex_requeue nanosleep clock_nanosleep alarm getitimer setitimer timer_create timer_settime \
+         timer_gettime timer_getoverrun timer_delete pause rt_sigaction rt_sigprocmask rt_sigreturn \
+         rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack restart_syscall lsm_get_self_attr",
+    ),
+    (
+        "sockets that are there; what they may be used for was decided when they were made",
+        "accept accept4 recvfrom recvmsg recvmmsg shutdown getsockname getpeername getsockopt",
+    ),
+    (
+        "tells about the machine; or sets its clock, with a capability that no program has",
+        "uname sysinfo gettimeofday time clock_gettime clock_getres adjtimex clock_adjtime getrandom \
+         lsm_list_modules sync",
+    ),
+    (
+        "no longer there",
+        "_sysctl create_module get_kernel_syms query_module nfsservctl getpmsg putpmsg afs_syscall \
+         tuxcall security vserver",
+    ),
+];
+
+#[test]
+fn every_system_call_is_decided_or_known_to_be_harmless() {
+    let options = Options {
+        broker: true,
+        reads: true,
+        network: true,
+        unix_sockets: true,
+        identity: true,
+        learn: false,
+    };
+    let mut list = decisions(options);
+    opens(options, &mut list);
+    let named: Vec<&str> = HARMLESS.iter().flat_map(|(_, names)| names.split(' ')).collect();
+    let mut last = 0;
+    for (name, number) in crate::oci::seccomp::native_calls() {
+        last = last.max(i64::from(number));
+        let decided = list.iter().any(|d| d.nr == i64::from(number));
+        let harmless = named.iter().filter(|known| **known == name).count();
+        assert_eq!(usize::from(decided) + harmless, 1, "{name}, number {number}");
+    }
+    assert_eq!(last, nr::LAST);
 }

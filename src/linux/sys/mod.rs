@@ -40,6 +40,10 @@ pub mod nr {
     pub const OPEN_TREE_ATTR: i64 = 467;
     /// file_setattr(2), Linux 6.17.
     pub const FILE_SETATTR: i64 = 469;
+    /// lsm_set_self_attr(2), Linux 6.8.
+    pub const LSM_SET_SELF_ATTR: i64 = 460;
+    /// The last system call that is known here, Linux 6.17: what a later one does, nobody has looked at.
+    pub const LAST: i64 = FILE_SETATTR;
 }
 
 /// The newest Landlock ABI of the running kernel, landlock_create_ruleset(2).

@@ -105,6 +105,12 @@ impl Call {
         CALLS.binary_search_by(|call| call.name.cmp(&name)).ok().map(|at| &CALLS[at])
     }
 
+    /// Its name.
+    #[cfg(test)]
+    pub(super) fn text(&self) -> &str {
+        std::str::from_utf8(&self.name).unwrap_or_default().trim_end_matches('\0')
+    }
+
     /// Its number, as it stands in `seccomp_data.nr`.
     pub(super) fn number(&self, abi: Abi) -> Option<u32> {
         let number = self.numbers[abi as usize];

@@ -35,6 +35,12 @@ mod tests;
 pub use abi::{Abi, number};
 pub use emit::Instruction;
 
+/// Every system call of this architecture, by name and number.
+#[cfg(test)]
+pub(crate) fn native_calls() -> impl Iterator<Item = (&'static str, u32)> {
+    calls::CALLS.iter().filter_map(|call| Some((call.text(), call.number(Abi::NATIVE)?)))
+}
+
 use abi::{Call, multiplexer};
 use emit::{ARCHITECTURE, Emitter, IF_EQUAL, NUMBER};
 use oci_spec::runtime::{LinuxSeccomp, LinuxSeccompFilterFlag as Flag};
