@@ -60,3 +60,81 @@ fn no_name_of_a_shared_memory_file_stays() {
     assert_eq!(run.last(), "made", "{run:?}");
     assert!(left.is_empty(), "left behind: {left:?}");
 }
+
+/// Killed at any moment, a launcher leaves nothing that the next run does not remove: neither the
+/// directory of one that was killed before its watcher was there, nor what is in one later.
+#[test]
+fn a_killed_launcher_leaves_no_temporary_directory() {
+    if !support::have::have("a watcher", &["landlock6"]) {
+        return;
+    }
+    const KILLS: u32 = 200;
+    let bed = Bed::new(&[]);
+    let parent = bed.root().join("out");
+    let policy = bed.policy(&json!({}));
+    let launcher = |script: &str| {
+        let mut command = bed.command(Path::new(support::LANDSTRIP));
+        command.args(["run", "--quiet", "-p"]).arg(&policy).args(["--", "sh", "-c", script]);
+        command.env("TMPDIR", &parent).stdout(std::process::Stdio::piped());
+        command
+    };
+    let names = || -> Vec<String> {
+        let entries = std::fs::read_dir(&parent).expect("a directory").flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    };
+    // How long a launch takes here.
+    let start = std::time::Instant::now();
+    assert!(launcher(":").status().expect("a run").success());
+    let whole = start.elapsed();
+    let mut left = 0;
+    for kill in 0..KILLS {
+        let mut child =
+            launcher("echo x > $TMPDIR/file; exec sleep 60").spawn().expect("a launcher");
+        // A bit later each time, to hit every stage.
+        let at = std::time::Instant::now() + whole * kill / KILLS;
+        while std::time::Instant::now() < at {
+            std::hint::spin_loop();
+        }
+        child.kill().expect("kill");
+        child.wait().expect("its end");
+        left = left.max(names().len());
+    }
+    assert!(left > 0, "no kill came between the directory and its end");
+    // Who waits for the watchers of the killed, and for its own, sees them all go but its own.
+    let wait = "until [ \"$(ls ..)\" = \"${TMPDIR##*/}\" ]; do :; done; echo alone";
+    let mut child = launcher(&format!("cd $TMPDIR && {wait}")).spawn().expect("a launcher");
+    let ended = support::wait(&mut child, std::time::Duration::from_secs(20));
+    if ended.is_none() {
+        let _ = child.kill();
+    }
+    assert!(ended.is_some_and(|status| status.success()), "left behind: {:?}", names());
+    assert_eq!(names(), Vec::<String>::new());
+}
+
+/// A directory that a live run works in stays, whoever comes after it.
+#[test]
+fn a_live_temporary_directory_is_not_taken_for_one_that_was_left() {
+    let bed = Bed::new(&[]);
+    let parent = bed.root().join("out");
+    let policy = bed.policy(&json!({}));
+    let run = |script: &str| {
+        let mut command = bed.command(Path::new(support::LANDSTRIP));
+        command.args(["run", "-p"]).arg(&policy).args(["--", "sh", "-c", script]);
+        command.env("TMPDIR", &parent);
+        command
+    };
+    let mut first = run("echo; read x; cd $TMPDIR && echo x > file")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("a launcher");
+    let mut line = [0];
+    std::io::Read::read_exact(first.stdout.as_mut().expect("piped"), &mut line).expect("a line");
+    let left = parent.join("landstrip-00000000000000ff");
+    std::fs::create_dir(&left).expect("mkdir");
+    // The control: the one that nobody holds goes.
+    let second = run("until [ ! -e $PWD/../out/landstrip-00000000000000ff ]; do :; done").status();
+    assert!(second.expect("a run").success() && !left.exists());
+    drop(first.stdin.take());
+    assert!(first.wait().expect("its end").success());
+}

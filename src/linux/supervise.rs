@@ -146,7 +146,7 @@ impl Ending {
         })?;
         let (parent, name) = temporary.place();
         let watcher = scope
-            .start_watcher(parent, name, tmpdir::remove, time)
+            .start_watcher(parent, name, (tmpdir::sweep, tmpdir::remove), time)
             .map_err(|errno| failed("watcher", errno))?;
         Ok(Ending { watched: Some((scope, watcher)) })
     }

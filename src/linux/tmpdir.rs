@@ -1,7 +1,12 @@
 //! The run's private temporary directory.
+//!
+//! Its launcher removes it, or the watcher does when the launcher was killed. Killed before there is a
+//! watcher, the launcher leaves it empty: then a later run removes it. So that none removes one that is
+//! in use, it is locked, flock(2), for as long as its launcher lives.
 
 use super::sys::Errno;
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RawDir, SeekFrom, Stat};
 use rustix::path::DecInt;
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
@@ -12,7 +17,13 @@ pub struct TemporaryDirectory {
     parent: OwnedFd,
     parent_path: String,
     name: CString,
+    /// Open and locked.
+    _lock: OwnedFd,
 }
+
+/// What a name starts with; sixteen hexadecimal digits follow.
+const PREFIX: &[u8] = b"landstrip-";
+const DIGITS: usize = 16;
 
 impl TemporaryDirectory {
     /// Makes one in the first of `parents` that takes it.
@@ -43,9 +54,19 @@ impl TemporaryDirectory {
             let name = format!("landstrip-{:016x}", u64::from_ne_bytes(random));
             let name = CString::new(name).map_err(|_| Errno::INVAL)?;
             match rustix::fs::mkdirat(&parent, &name, Mode::RWXU) {
-                Ok(()) => return Ok(TemporaryDirectory { parent, parent_path, name }),
-                Err(Errno::EXIST) => {}
+                Ok(()) => {}
+                Err(Errno::EXIST) => continue,
                 Err(errno) => return Err(errno),
+            }
+            match lock(parent.as_fd(), &name) {
+                Ok(Some(lock)) => {
+                    return Ok(TemporaryDirectory { parent, parent_path, name, _lock: lock });
+                }
+                Ok(None) => remove(parent.as_fd(), &name),
+                Err(errno) => {
+                    remove(parent.as_fd(), &name);
+                    return Err(errno);
+                }
             }
         }
     }
@@ -63,6 +84,63 @@ impl TemporaryDirectory {
     /// Where it is: the directory that it is in, and its name there.
     pub fn place(&self) -> (BorrowedFd<'_>, &CStr) {
         (self.parent.as_fd(), &self.name)
+    }
+}
+
+/// Locks the directory `name`, made just now. None if another run took it for one that was left.
+fn lock(parent: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
+    let directory = match own_directory(parent, name) {
+        Err(Errno::NOENT) => return Ok(None),
+        directory => directory?,
+    };
+    // Shared, since the run may want to lock it, too.
+    if let Err(Errno::WOULDBLOCK) =
+        rustix::fs::flock(&directory, FlockOperation::NonBlockingLockShared)
+    {
+        return Ok(None);
+    }
+    // Where there are no such locks, nobody gets one to remove it, either.
+    let is = |stat: Stat| (stat.st_dev, stat.st_ino);
+    let there = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+    Ok((there.map(is) == Some(is(rustix::fs::fstat(&directory)?))).then_some(directory))
+}
+
+fn own_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty())
+}
+
+/// Removes what launchers of this user left in `parent` that were killed at once: empty directories that
+/// nobody holds locked. Stops when something comes on `stop`, or its other end closes.
+///
+/// Nothing here allocates, since the watcher does this.
+pub fn sweep(parent: BorrowedFd<'_>, stop: BorrowedFd<'_>) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(list) = rustix::fs::openat(parent, c".", flags, Mode::empty()) else { return };
+    let mut buffer = [MaybeUninit::uninit(); 8192];
+    let mut entries = RawDir::new(&list, &mut buffer);
+    let mut fds = [PollFd::new(&stop, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    while let Some(Ok(entry)) = entries.next() {
+        let name = entry.file_name();
+        let digits = name.to_bytes().strip_prefix(PREFIX).unwrap_or_default();
+        let ours = digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit);
+        if ours && matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+            remove_left(parent, name);
+        }
+        if entries.is_buffer_empty() && poll(&mut fds, Some(&now)) != Ok(0) {
+            return;
+        }
+    }
+}
+
+fn remove_left(parent: BorrowedFd<'_>, name: &CStr) {
+    let Ok(directory) = own_directory(parent, name) else { return };
+    let own = rustix::process::geteuid().as_raw();
+    if rustix::fs::fstat(&directory).is_ok_and(|stat| stat.st_uid == own)
+        && rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok()
+    {
+        let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
     }
 }
 
@@ -154,6 +232,32 @@ fn each_name(directory: &OwnedFd, mut act: impl FnMut(&CStr) -> bool) -> bool {
 mod tests {
     use super::*;
     use std::path::Path;
+
+    #[test]
+    fn only_what_was_left_is_swept() {
+        let outer = tempfile::tempdir().unwrap();
+        let live = TemporaryDirectory::make([outer.path().to_str().unwrap()]).unwrap();
+        let make = |name: &str| {
+            let path = outer.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            path
+        };
+        let left = make("landstrip-0123456789abcdef");
+        let full = make("landstrip-fedcba9876543210");
+        std::fs::write(full.join("file"), "x").unwrap();
+        let others = [make("landstrip-0"), make("landstrip-run-0123456789abcdef"), make("other")];
+        let parent = std::fs::File::open(outer.path()).unwrap();
+        let (stop, going) = rustix::pipe::pipe().unwrap();
+        sweep(parent.as_fd(), stop.as_fd());
+        assert!(!left.exists());
+        assert!(Path::new(&live.path()).exists() && full.exists());
+        assert!(others.iter().all(|path| path.exists()));
+        // Its launcher is gone.
+        let path = live.path();
+        drop((live, going));
+        sweep(parent.as_fd(), stop.as_fd());
+        assert!(!Path::new(&path).exists());
+    }
 
     #[test]
     fn a_deep_and_locked_tree_goes_and_its_neighbours_stay() {

@@ -107,12 +107,13 @@ impl SignalScope {
     }
 
     /// Starts the watcher: a process in the domain of the calling thread and a session of its own. It
-    /// waits until this process is gone, kills the domain but itself, and then calls `last` with
-    /// `directory`, until that is gone. After `time` it continues this process if that is stopped.
+    /// calls `first` with `directory` and what closes when this process is gone, waits for that, kills
+    /// the domain but itself, and then calls `last` with `directory`, until `name` is gone from there.
+    /// After `time` it continues this process if that is stopped.
     ///
     /// It shares this process's memory: a copy of the page table, and of each page that we write later,
     /// would cost half a launch. By the time of `last` no thread is left in there, but what one held stays
-    /// held: `last` must neither allocate nor take a lock.
+    /// held: `first` and `last` must neither allocate nor take a lock.
     ///
     /// # Errors
     ///
@@ -121,7 +122,7 @@ impl SignalScope {
         &self,
         directory: BorrowedFd<'_>,
         name: &CStr,
-        last: fn(BorrowedFd<'_>, &CStr),
+        (first, last): (First, Last),
         time: Option<Duration>,
     ) -> Result<Watcher, Errno> {
         let (reader, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -129,7 +130,7 @@ impl SignalScope {
         let stack = Box::leak(vec![0u8; WATCHER_STACK].into_boxed_slice());
         let deadline = time.map(|time| Instant::now() + time);
         let (pipe, directory, name) = (reader.as_raw_fd(), directory.as_raw_fd(), name.to_owned());
-        let watch = Box::leak(Box::new(Watch { pipe, directory, name, last, deadline }));
+        let watch = Box::leak(Box::new(Watch { pipe, directory, name, first, last, deadline }));
         // SAFETY: `watcher_main` runs on a stack of its own, and nobody else uses its argument. It has
         // a copy of the table of descriptors, and so of the two in there.
         let pid = unsafe {
@@ -141,6 +142,11 @@ impl SignalScope {
     }
 }
 
+/// What a watcher does at the beginning.
+pub type First = fn(BorrowedFd<'_>, BorrowedFd<'_>);
+/// What a watcher does at the end.
+pub type Last = fn(BorrowedFd<'_>, &CStr);
+
 /// Room for the watcher's frames, a buffer for getdents64(2) in them.
 const WATCHER_STACK: usize = 32 * 1024;
 
@@ -149,7 +155,8 @@ struct Watch {
     pipe: RawFd,
     directory: RawFd,
     name: CString,
-    last: fn(BorrowedFd<'_>, &CStr),
+    first: First,
+    last: Last,
     deadline: Option<Instant>,
 }
 
@@ -209,6 +216,7 @@ extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
     // SAFETY: nobody closes them in this process's table.
     let (pipe, directory) =
         unsafe { (BorrowedFd::borrow_raw(watch.pipe), BorrowedFd::borrow_raw(watch.directory)) };
+    (watch.first)(directory, pipe);
     let mut fds = [PollFd::new(&pipe, PollFlags::IN)];
     while let Some(at) = watch.deadline {
         let left = at.saturating_duration_since(Instant::now()).max(WAKE_UP);
