@@ -63,6 +63,42 @@ fn the_plan_says_who_holds_each_line() {
     assert!(text.ends_with("runs\n"), "{text}");
 }
 
+/// A rule about everything means files, and says so.
+#[test]
+fn the_plan_and_why_tell_files_from_controls() {
+    let place = place();
+    place.write("all.json", r#"{"filesystem": {"allowWrite": ["/", "/proc/sys/vm"]}}"#);
+    let plan = place.run(&["policy", "plan", "-p", "all.json"]).json();
+    let notes: Vec<_> = plan["lines"].as_array().unwrap().iter().map(|l| &l["note"]).collect();
+    assert!(notes[0].as_str().is_some_and(|note| note.contains("controls")), "{notes:?}");
+    assert_eq!(notes[1], &Value::Null);
+    let grants = plan["domains"]["inner"]["grants"].as_array().unwrap();
+    let written: Vec<_> = grants
+        .iter()
+        .filter(|grant| grant["write"] == "all")
+        .filter_map(|grant| grant["path"].as_str())
+        .collect();
+    assert!(written.contains(&"/proc/sys/vm") && written.contains(&"/etc"), "{written:?}");
+    assert!(!["/", "/proc", "/sys", "/dev"].iter().any(|top| written.contains(top)), "{written:?}");
+    for (path, allowed) in [
+        ("/etc/passwd", true),
+        ("/proc/sys/vm/swappiness", true),
+        ("/proc/sys/kernel/hostname", false),
+        ("/sys/power/state", false),
+        ("/dev/kmsg", false),
+        ("/dev/null", true),
+    ] {
+        let write = &place.run(&["why", "-p", "all.json", path]).json()["write"];
+        assert_eq!(write["allowed"], allowed, "{path}: {write}");
+        if !allowed {
+            assert_eq!(write["rule"]["key"], "controls", "{path}: {write}");
+            assert_eq!(write["suggested_grant"]["allowWrite"], path, "{path}: {write}");
+            let note = write["note"].as_str().unwrap_or_default();
+            assert!(note.contains("control of the kernel"), "{path}: {write}");
+        }
+    }
+}
+
 #[test]
 fn a_shortfall_refuses_until_it_is_accepted() {
     let place = place();

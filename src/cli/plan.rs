@@ -11,7 +11,7 @@ use crate::policy::ResolvedPolicy;
 /// The failure that would keep `run` from launching: the first shortfall that `accept` does not name.
 #[cfg(target_os = "linux")]
 pub fn check(policy: ResolvedPolicy, accept: &[String]) -> Result<(), Failure> {
-    crate::linux::launch::refuse_shortfalls(&planned(policy).0, accept)
+    crate::linux::launch::refuse_shortfalls(&planned(policy)?.0, accept)
 }
 
 /// This platform has no plan to check against yet.
@@ -55,19 +55,25 @@ mod linux {
 
     use super::super::policy::line;
     use super::super::{HostFiles, output};
-    use super::{Error, PlanArgs, ResolvedPolicy};
+    use super::{Error, Failure, PlanArgs, ResolvedPolicy};
     use crate::linux::cgroup::Cgroups;
     use crate::linux::{host, launch};
+    use crate::plan::controls::Guarded;
     use crate::plan::{self, Holder, HostSupport, Layer, Plan, Shortfall, Writing};
     use crate::policy::Origin;
 
     /// What a launch on this host would do, but for the run's own temporary directory. To be asked
     /// once in a process: the host cannot tell twice whether it is nested.
-    pub fn planned(policy: ResolvedPolicy) -> (Plan, HostSupport) {
+    ///
+    /// # Errors
+    ///
+    /// As [`launch::add_mounts`].
+    pub fn planned(mut policy: ResolvedPolicy) -> Result<(Plan, HostSupport), Failure> {
         // Made to see whether they can be, and removed on the spot.
         let limits = Cgroups::make(&policy.limits).support();
         let support = HostSupport { limits, ..host::support() };
-        (plan::plan(policy, None, &HostFiles, support), support)
+        launch::add_mounts(&mut policy, support, Guarded::All)?;
+        Ok((plan::plan(policy, None, &HostFiles, support), support))
     }
 
     /// The document of `policy plan`.
@@ -116,7 +122,7 @@ mod linux {
     }
 
     pub fn print(policy: ResolvedPolicy, args: &PlanArgs) -> Result<u8, Error> {
-        let (plan, host) = planned(policy);
+        let (plan, host) = planned(policy)?;
         let accepted = |shortfall: &Shortfall| {
             shortfall.acceptable && args.accept.iter().any(|name| name == shortfall.name)
         };

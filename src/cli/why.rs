@@ -9,6 +9,7 @@ use super::error::{Error, Failure};
 use super::policy::{line, resolved};
 use super::{HostFiles, output, resolve};
 use crate::plan::Holder;
+use crate::plan::controls::CLOSED;
 use crate::policy::endpoint::Line;
 use crate::policy::path::Walker;
 use crate::policy::{
@@ -115,14 +116,14 @@ fn path(target: &str, policy: ResolvedPolicy) -> Result<PathReport<'_>, Error> {
     let found = walker.follow(target, &policy.cwd, &origin).map_err(|error| {
         Error::Failure(Failure { file: None, key: None, line: None, ..error.into() })
     })?;
-    let decider = Decider::new(&policy);
-    let alias = alias(&policy, &decider, &found.path, &found.kind);
+    let alias = alias(&policy, &Decider::new(&policy), &found.path, &found.kind);
     let endpoints = Endpoints::new(&policy.network, resolve::daemons());
     let passage = endpoints.socket(found.path.as_bytes());
     let adviser = Adviser::new(&policy, &HostFiles);
     let connect = Some(endpoint_answer(&adviser, passage, &found.path, Some(Holder::Broker)));
     let restricts = [policy.restricts_reading(), true];
-    let holders = Holders::new(policy);
+    let holders = Holders::new(policy)?;
+    let decider = holders.decider();
     let [read, write] =
         [(Access::Read, Operation::Read), (Access::Write, Operation::Write)].map(|(access, op)| {
             let verdict = match alias.iter().find(|(denied, _)| *denied == access) {
@@ -136,9 +137,12 @@ fn path(target: &str, policy: ResolvedPolicy) -> Result<PathReport<'_>, Error> {
             if let Verdict::Deny { rule, .. } = verdict {
                 let path = found.path.as_bytes();
                 let denied = Denied { operation: op, path, rule, others: &[], link: false };
-                match adviser.path(&decider, &denied) {
+                match adviser.path(decider, &denied) {
                     Ok(grant) => answer.suggested_grant = Some(grant),
                     Err(obstacle) => answer.note = Some(obstacle.why().into_owned()),
+                }
+                if rule.is_some_and(Rule::guards_controls) {
+                    answer.note = Some(CLOSED.to_owned());
                 }
             } else if access == Access::Write
                 && let Some(missing) = decider.missing_directory(&HostFiles, &found.path)
@@ -233,8 +237,13 @@ struct Holders(crate::plan::Plan);
 
 #[cfg(target_os = "linux")]
 impl Holders {
-    fn new(policy: ResolvedPolicy) -> Holders {
-        Holders(super::plan::planned(policy).0)
+    fn new(policy: ResolvedPolicy) -> Result<Holders, Failure> {
+        super::plan::planned(policy).map(|(plan, _)| Holders(plan))
+    }
+
+    /// What the policy means on this host.
+    fn decider(&self) -> &Decider {
+        &self.0.decider
     }
 
     /// Who holds this verdict, and what else is to be known.
@@ -263,12 +272,16 @@ impl Holders {
 
 /// Nothing is enforced on this platform yet.
 #[cfg(not(target_os = "linux"))]
-struct Holders;
+struct Holders(Decider);
 
 #[cfg(not(target_os = "linux"))]
 impl Holders {
-    fn new(_: ResolvedPolicy) -> Holders {
-        Holders
+    fn new(policy: ResolvedPolicy) -> Result<Holders, Failure> {
+        Ok(Holders(Decider::new(&policy)))
+    }
+
+    fn decider(&self) -> &Decider {
+        &self.0
     }
 
     fn of(&self, _: Access, _: &str, _: bool) -> (Option<Holder>, Option<String>) {

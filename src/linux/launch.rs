@@ -15,7 +15,8 @@ use super::{cgroup, host, landlock};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
 use crate::learn::Notes;
-use crate::plan::{self, HostSupport, Plan, SCOPED_ABI, Writing};
+use crate::plan::controls::{self, Guarded};
+use crate::plan::{self, HostSupport, Plan, SCOPED_ABI, Writing, mounts};
 use crate::policy::{Access, Decider, Effect, Endpoints, Origin, Pattern, ResolvedPolicy, Rule};
 use crate::trap::{Adviser, Code, Mechanism, Style, errno};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -89,9 +90,11 @@ pub fn run(job: Job) -> Result<u8, Error> {
     let ceilings = Ceilings::new(job.policy.limits.clone());
     let support = HostSupport { limits: ceilings.support(), ..host::support() };
     let env = with_temporary(job.env, &temporary.0.path());
-    let mut policy = with_other_names(without_disks(job.policy));
-    if ceilings.in_cgroups() || !support.nested {
-        cgroup::guard(&mut policy.rules, ceilings.in_cgroups());
+    let mut policy = without_disks(job.policy);
+    let which = if job.learn.is_some() { Guarded::Cgroups } else { Guarded::All };
+    add_mounts(&mut policy, support, which)?;
+    if ceilings.in_cgroups() {
+        cgroup::guard(&mut policy.rules);
     }
     let mut plan = plan::plan(policy, Some(&temporary.0.path()), &host::HostView, support);
     refuse_shortfalls(&plan, &job.accept)?;
@@ -264,16 +267,32 @@ impl Drop for Temporary {
     }
 }
 
-/// Repeats denials for the other names that mounts give to what they deny.
-fn with_other_names(mut policy: ResolvedPolicy) -> ResolvedPolicy {
-    let denies = |rule: &Rule| rule.effect == Effect::Deny && !rule.origin.is_built_in();
-    if policy.rules.iter().any(denies)
-        && let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo")
-    {
-        let aliases = plan::mounts::aliases(&policy.rules, &mounts);
-        policy.rules.extend(aliases);
+/// Adds what follows from what is mounted where: denials for the other names of what they deny, and
+/// around controls of the kernel.
+///
+/// # Errors
+///
+/// When the kernel does not say what is mounted.
+pub fn add_mounts(
+    policy: &mut ResolvedPolicy,
+    support: HostSupport,
+    which: Guarded,
+) -> Result<(), Failure> {
+    // What is allowed anyway is devices one by one.
+    if policy.rules.iter().all(|rule| rule.origin.is_built_in()) {
+        return Ok(());
     }
-    policy
+    let mounts = std::fs::read("/proc/self/mountinfo").map_err(|error| {
+        Failure::new(Code::SandboxSetupFailed, format!("cannot read /proc/self/mountinfo: {error}"))
+    })?;
+    let mounts = mounts::parse(&mounts);
+    let aliases = mounts::aliases(&policy.rules, &mounts);
+    policy.rules.extend(aliases);
+    // Inside another run there is nobody to open what is beside them: that run guards them.
+    if !support.nested {
+        controls::guard(&mut policy.rules, &mounts, which);
+    }
+    Ok(())
 }
 
 /// Adds that no disk may be read where anything may not be. A rule that names one re-opens it.

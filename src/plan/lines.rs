@@ -1,6 +1,7 @@
 //! Who holds which line of a policy, and what nobody holds.
 
 use super::{HostSupport, OLDEST_ABI, Plan, SCOPED_ABI, limits};
+use crate::policy::path::is_below;
 use crate::policy::{Access, Daemons, Effect, Network, Origin, Pattern, ResolvedPolicy, Rule};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -208,6 +209,11 @@ fn line(plan: &Plan, granted: &Granted<'_>, rule: &Rule) -> Line {
             Some("executing a file that matches is refused by name at the time of the call")
         }
         (Pattern::Name(_), _) => Some("the link itself may not be replaced"),
+        (_, Effect::Allow) if rule.access == Access::Write => {
+            let inside = |guard: &Rule| is_below(guard.place().as_bytes(), rule.place().as_bytes());
+            let mut rules = plan.policy.rules.iter().filter(|rule| rule.guards_controls());
+            rules.any(inside).then_some(NO_CONTROLS)
+        }
         _ => None,
     };
     let (held_by, note) = match holder(granted, rule) {
@@ -218,6 +224,10 @@ fn line(plan: &Plan, granted: &Granted<'_>, rule: &Rule) -> Line {
     let (origin, text) = (rule.origin.clone(), rule.text.clone());
     Line { origin, text, held_by, note }
 }
+
+/// What a rule about something above controls of the kernel leaves alone.
+const NO_CONTROLS: &str = "not the controls of the kernel and the devices below (/proc, /sys, /dev): a rule \
+    has to name a path among them";
 
 /// Without a broker there are only grants of whole subtrees.
 const NOT_WHOLE: &str = "inside another sandbox, nothing is granted by this line";

@@ -4,6 +4,7 @@
 //! plan also says, for every line of the policy, which mechanism holds it, and what none can hold: a
 //! [`Shortfall`], which refuses the run unless it is accepted by name.
 
+pub mod controls;
 pub mod limits;
 mod lines;
 pub mod mounts;

@@ -6,30 +6,69 @@
 use crate::policy::{Effect, Pattern, Rule};
 
 /// One line of `/proc/self/mountinfo`, see proc_pid_mountinfo(5).
-struct Mount {
+#[derive(Debug)]
+pub struct Mount {
     /// Device number, `major:minor`.
     device: String,
     /// The directory of the file system that is mounted.
     root: String,
-    /// Where.
-    point: String,
+    /// Where; the nearest directory above whose path is UTF-8, if this one's is not.
+    pub point: String,
+    /// The type of the file system.
+    pub kind: String,
+    /// The path is that of the mount, and not of a directory above.
+    exact: bool,
 }
 
-fn parse(line: &str) -> Option<Mount> {
-    let mut fields = line.split(' ').skip(2);
-    let device = fields.next()?.to_owned();
-    let mut path = || fields.next().and_then(unescape);
-    Some(Mount { device, root: path()?, point: path()? })
+impl Mount {
+    /// Whether all of the file system is mounted, at exactly this path.
+    pub fn whole(&self) -> bool {
+        self.exact && self.root == "/"
+    }
+}
+
+/// The mounts that the text of `/proc/self/mountinfo` shows, in its order.
+pub fn parse(mountinfo: &[u8]) -> Vec<Mount> {
+    mountinfo.split(|&byte| byte == b'\n').filter_map(mount).collect()
+}
+
+fn mount(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ').skip(2);
+    let device = String::from_utf8_lossy(fields.next()?).into_owned();
+    let (root, whole_root) = utf8(fields.next()?);
+    let (point, whole_point) = utf8(fields.next()?);
+    // The optional fields before the dash vary in number.
+    let kind = fields.skip_while(|&field| field != b"-").nth(1)?;
+    let kind = String::from_utf8_lossy(kind).into_owned();
+    Some(Mount { device, root, point, kind, exact: whole_root && whole_point })
+}
+
+/// A path of mountinfo, and whether it is all of it: what is not UTF-8 ends at the directory before.
+fn utf8(field: &[u8]) -> (String, bool) {
+    let bytes = unescaped(field);
+    match String::from_utf8(bytes) {
+        Ok(path) => (path, true),
+        Err(error) => {
+            let valid = error.utf8_error().valid_up_to();
+            let bytes = &error.as_bytes()[..valid];
+            let end = bytes.iter().rposition(|&byte| byte == b'/').unwrap_or(0).max(1);
+            (String::from_utf8_lossy(&bytes[..end.min(bytes.len())]).into_owned(), false)
+        }
+    }
 }
 
 /// Undoes `\040` and the like in a path of mountinfo; `None` for what is not UTF-8.
 pub fn unescape(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
+    String::from_utf8(unescaped(text.as_bytes())).ok()
+}
+
+fn unescaped(mut rest: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(rest.len());
     while let Some((&byte, after)) = rest.split_first() {
-        match (byte, after.get(..3)) {
-            (b'\\', Some(digits)) => {
-                out.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()?);
+        let code = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(code) if byte == b'\\' => {
+                out.push(code);
                 rest = &after[3..];
             }
             _ => {
@@ -38,7 +77,7 @@ pub fn unescape(text: &str) -> Option<String> {
             }
         }
     }
-    String::from_utf8(out).ok()
+    out
 }
 
 /// What follows `top` in `path`: `""` for itself, `"/x"` below, `None` elsewhere.
@@ -54,10 +93,9 @@ fn join(top: &str, rest: &str) -> String {
     }
 }
 
-/// The denials of literal paths in `rules`, for the other names that the mounts in `mountinfo` give to
-/// those paths. Globs are not repeated: they are about names.
-pub fn aliases(rules: &[Rule], mountinfo: &str) -> Vec<Rule> {
-    let mounts: Vec<Mount> = mountinfo.lines().filter_map(parse).collect();
+/// The denials of literal paths in `rules`, for the other names that `mounts` give to those paths. Globs
+/// are not repeated: they are about names.
+pub fn aliases(rules: &[Rule], mounts: &[Mount]) -> Vec<Rule> {
     let mut found = Vec::new();
     for rule in rules.iter().filter(|rule| rule.effect == Effect::Deny) {
         let Pattern::Subtree(path) = &rule.pattern else { continue };
@@ -69,7 +107,9 @@ pub fn aliases(rules: &[Rule], mountinfo: &str) -> Vec<Rule> {
         let within = join(&home.root, below(path, &home.point).unwrap_or_default());
         for other in mounts.iter().filter(|mount| mount.device == home.device) {
             let alias = match (below(&within, &other.root), below(&other.root, &within)) {
-                (Some(rest), _) => join(&other.point, rest),
+                (Some(rest), _) if other.exact => join(&other.point, rest),
+                // Its own name cannot be told.
+                (Some(_), _) => other.point.clone(),
                 // What is mounted lies inside of what is denied.
                 (None, Some(_)) => other.point.clone(),
                 (None, None) => continue,
@@ -104,7 +144,7 @@ mod tests {
             text: path.into(),
             origin: Origin::built_in("test"),
         };
-        let found = aliases(&[rule], MOUNTS).into_iter();
+        let found = aliases(&[rule], &parse(MOUNTS.as_bytes())).into_iter();
         found
             .map(|rule| match rule.pattern {
                 Pattern::Subtree(path) => path,

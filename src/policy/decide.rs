@@ -63,6 +63,8 @@ pub struct Decider {
     pub(crate) index: Index,
     /// The rules whose pattern is a glob.
     globs: Vec<u32>,
+    /// The denials around controls.
+    guards: Vec<u32>,
 }
 
 impl Decider {
@@ -79,6 +81,9 @@ impl Decider {
                 .iter()
                 .zip(0..)
                 .filter(|(rule, _)| matches!(rule.pattern, Pattern::Glob(_)))
+                .map(|(_, i)| i)
+                .collect(),
+            guards: (rules.iter().zip(0..).filter(|(rule, _)| rule.guards_controls()))
                 .map(|(_, i)| i)
                 .collect(),
             rules,
@@ -139,11 +144,35 @@ impl Decider {
             }
         }
         match always.or(best.map(|(_, i)| i)).map(|i| &self.rules[i]) {
-            Some(rule) if rule.effect == Effect::Allow => Verdict::Allow(Some(rule)),
+            Some(rule) if rule.effect == Effect::Allow => {
+                let literal = found.best.map(|(.., i)| &self.rules[i]);
+                match self.guard(path, rule, literal) {
+                    Some(guard) => Verdict::Deny { rule: Some(guard), reason: Reason::DenyMatch },
+                    None => Verdict::Allow(Some(rule)),
+                }
+            }
             Some(rule) => Verdict::Deny { rule: Some(rule), reason: Reason::DenyMatch },
             None if access == Access::Read => Verdict::Allow(None),
             None => Verdict::Deny { rule: None, reason: Reason::AllowMiss },
         }
+    }
+
+    /// The denial around controls that `rule`, a grant, does not reach through: a glob from above
+    /// matches deeper than the denial stands, and names nothing in there all the same. `literal` is
+    /// the deepest literal rule about the path.
+    fn guard(&self, path: &[u8], rule: &Rule, literal: Option<&Rule>) -> Option<&Rule> {
+        if self.guards.is_empty() || !matches!(rule.pattern, Pattern::Glob(_)) {
+            return None;
+        }
+        let literal = literal.filter(|rule| rule.effect == Effect::Allow);
+        self.guards.iter().map(|&i| &self.rules[i as usize]).find(|guard| {
+            let top = guard.place().as_bytes();
+            let inside = |rule: &Rule| is_within(rule.place().as_bytes(), top);
+            guard.access == rule.access
+                && is_within(path, top)
+                && !inside(rule)
+                && !literal.is_some_and(inside)
+        })
     }
 
     /// Whether moving the *directory* `from` to the name `to` would change the verdict on anything

@@ -39,7 +39,7 @@ pub mod resolved;
 pub mod rule;
 pub mod shipped;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod tighten;
 pub mod view;
 

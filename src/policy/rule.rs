@@ -14,6 +14,10 @@ pub const BUILT_IN: &str = "built-in";
 /// the program's with this in brackets behind it.
 pub const ATTRIBUTE: &str = "user.landstrip.policy";
 
+/// The key of the built-in denials around the kernel's controls, see
+/// [`controls`](crate::plan::controls).
+pub const CONTROLS: &str = "controls";
+
 /// The place in a policy that a rule or a value comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Origin {
@@ -147,6 +151,19 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether this denial keeps the kernel's controls from rules that do not name a path among them.
+    pub fn guards_controls(&self) -> bool {
+        self.effect == Effect::Deny && self.origin.is_built_in() && self.origin.key == CONTROLS
+    }
+
+    /// The path that the rule is about, or that everything it can match lies below.
+    pub fn place(&self) -> &str {
+        match &self.pattern {
+            Pattern::Subtree(path) | Pattern::Name(path) => path,
+            Pattern::Glob(glob) => glob.anchor(),
+        }
+    }
+
     /// Whether this denial gives way to a grant of `granted` that was given when the run asked: it does
     /// where it matches that path itself, and not only something below.
     ///

@@ -273,6 +273,8 @@ fn obstacle(
     if let Some(rule) = denied.rule {
         match &rule.pattern {
             _ if rule.always => return Some(Obstacle::Always),
+            // Any entry among controls takes its place.
+            _ if rule.guards_controls() => {}
             _ if rule.origin.is_built_in() => return Some(Obstacle::Unnamed),
             Pattern::Name(_) => return Some(Obstacle::OnTheWay),
             Pattern::Subtree(named) if named == path && access == Access::Write => {

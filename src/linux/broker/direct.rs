@@ -51,7 +51,7 @@ impl Task<'_> {
         let opened = rustix::fs::openat2(base.as_fd(), request.path.as_slice(), flags, mode, PLAIN);
         match opened {
             // A disk, or procfs where it is mounted a second time: the text did not tell.
-            Ok(fd) if !creates && self.is_special(&fd)? => Ok(None),
+            Ok(fd) if !creates && self.is_special(&fd, request, &path)? => Ok(None),
             Ok(fd) if creates => {
                 let made = Made::By(base.into_owned(), request.path.clone());
                 Ok(Some(Answer::Created(fd, request.cloexec(), made)))
@@ -66,10 +66,17 @@ impl Task<'_> {
     }
 
     /// Whether there is more to decide about an object than its path says.
-    fn is_special(&self, file: &OwnedFd) -> Result<bool, Errno> {
+    fn is_special(&self, file: &OwnedFd, request: &Request, path: &[u8]) -> Result<bool, Errno> {
         let stat = rustix::fs::fstat(file)?;
+        let control = || {
+            request.writes() && {
+                let verdict = self.broker.decide(Access::Write, path);
+                self.is_closed_control(file.as_fd(), &verdict)
+            }
+        };
         Ok(file_type(&stat) == FileType::BlockDevice
-            || self.broker.shows_procfs(file.as_fd(), &stat)?)
+            || self.broker.shows_procfs(file.as_fd(), &stat)?
+            || control())
     }
 
     /// Whether the policy allows the open of what `path` names, and nothing but the policy has a say.

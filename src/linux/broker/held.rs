@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// that takes the name: then the kernel would refuse what it is believed to hold.
 pub struct Held {
     tops: HashMap<Box<[u8]>, Top>,
+    /// Bytes of the longest path among them.
+    longest: usize,
     /// There is more in it than devices.
     of_use: bool,
     /// The start directory lies in it, or some of it in the start directory.
@@ -49,10 +51,11 @@ impl Held {
             }
             Some((path.as_bytes().into(), Top { identity, gone: AtomicBool::new(false) }))
         };
-        let tops = subtrees.iter().filter_map(entry).collect();
+        let tops: HashMap<Box<[u8]>, Top> = subtrees.iter().filter_map(entry).collect();
+        let longest = tops.keys().map(|path| path.len()).max().unwrap_or(0);
         let of_use = subtrees.iter().any(|top| !top.starts_with("/dev/"));
         let near = subtrees.iter().any(|top| is_within(top, cwd) || is_within(cwd, top));
-        Held { tops, of_use, near }
+        Held { tops, longest, of_use, near }
     }
 
     /// Whether a path is likely to lie in it, `relative` or absolute.
@@ -69,7 +72,7 @@ impl Held {
     pub fn covers(&self, path: &[u8]) -> bool {
         !self.tops.is_empty()
             && (self.is_top(path)
-                || (0..path.len())
+                || (0..path.len().min(self.longest + 1))
                     .rev()
                     .filter(|&at| path[at] == b'/')
                     .any(|at| self.is_top(if at == 0 { b"/" } else { &path[..at] })))

@@ -6,6 +6,8 @@
 //! decision on the kernel's second look. See SECURITY.md, "The broker".
 
 mod attributes;
+mod controls;
+mod deep;
 mod diag;
 mod direct;
 mod execute;
@@ -15,6 +17,7 @@ mod identity;
 mod internet;
 mod ipc;
 mod learn;
+mod moves;
 mod names;
 mod network;
 mod open;
@@ -41,7 +44,7 @@ use rustix::fs::{Mode, OFlags, Stat, major};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 pub use task::ALWAYS;
 use task::Task;
 
@@ -145,8 +148,7 @@ pub struct Broker {
     memory: ipc::Objects,
     sockets: unix::Bound,
     kept: substitute::Kept,
-    /// Held while a name is moved, where sockets are listed.
-    moves: Mutex<()>,
+    moves: moves::Moves,
     pool: pool::Pool,
     reporter: Arc<Reporter>,
     queries: Option<Queries>,
@@ -199,7 +201,7 @@ impl Broker {
             memory: ipc::Objects::new(),
             sockets: unix::Bound::default(),
             kept: substitute::Kept::default(),
-            moves: Mutex::new(()),
+            moves: moves::Moves::default(),
             pool: pool::Pool::default(),
             reporter: config.reporter,
             queries: config.queries,
@@ -237,12 +239,6 @@ impl Broker {
     /// The user that this thread now acts as on files.
     fn acting_uid(&self) -> u32 {
         if self.identity_changed() { identity::fs_uid() } else { self.uid }
-    }
-
-    /// The path of one of our descriptors.
-    fn path_of(&self, fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
-        let buffer = Vec::with_capacity(256);
-        Ok(rustix::fs::readlinkat(&self.own_fds, fd_name(fd), buffer)?.into_bytes())
     }
 
     /// Opens one of our `O_PATH` descriptors for real.
@@ -302,9 +298,10 @@ impl Broker {
 /// Answers one call, and has it written down where somebody learns from the run.
 fn handle(task: &Task<'_>) -> Answer {
     let Some(learner) = &task.broker.learner else {
-        return dispatch(task);
+        return task.with_names(|| dispatch(task));
     };
-    let answer = learner.socket_call(task).unwrap_or_else(|| dispatch(task));
+    let call = || learner.socket_call(task).unwrap_or_else(|| dispatch(task));
+    let answer = task.with_names(call);
     learner.settle(task, &answer);
     answer
 }

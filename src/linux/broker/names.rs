@@ -8,7 +8,7 @@ use crate::plan::TEMPORARY;
 use crate::policy::{Access, Rule};
 use crate::trap::Reason;
 use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, ResolveFlags};
-use std::sync::PoisonError;
+use std::os::fd::AsFd;
 
 /// A directory argument and the index of the path argument that goes with it.
 type Place = (i32, usize);
@@ -40,7 +40,10 @@ impl Task<'_> {
     /// The refusal of writing the name, if it is refused.
     fn refused<'a>(&'a self, name: &'a Name) -> Option<Refusal<'a>> {
         let verdict = self.decide_change(&name.path);
-        Refusal::of(&verdict, Access::Write, &name.path, &name.requested)
+        Refusal::of(&verdict, Access::Write, &name.path, &name.requested).or_else(|| {
+            let closed = self.is_closed_control(name.spot.dir.as_fd(), &verdict);
+            closed.then(|| Refusal::control(&name.path, &name.requested))
+        })
     }
 
     /// The same for a name that will not be a directory's.
@@ -298,11 +301,13 @@ impl Task<'_> {
         let noreplace = flags & libc::RENAME_NOREPLACE != 0;
         let target_is_special = if noreplace { Errno::EXIST } else { Errno::BUSY };
         let (old, new) = ((old.0, self.path(old.1)?), (new.0, self.path(new.1)?));
-        // The move is judged by what stands at the names, directory or file, which no other move may
-        // change meanwhile. Where a name is guarded, the kernel grants no move to happen without us.
-        let _alone = self.broker.moves.lock().unwrap_or_else(PoisonError::into_inner);
         let from = self.named(old.0, old.1, [Errno::BUSY; 3])?;
         let to = self.named(new.0, new.1, [target_is_special; 3])?;
+        // The move is judged by what stands at the names, directory or file, which no other move may
+        // change meanwhile. Where a name is guarded, the kernel grants no move to happen without us.
+        let devices = [from.spot.device()?, to.spot.device()?];
+        let leave = || self.broker.pool.place_to_wait().map_err(|_| Errno::BUSY);
+        let _alone = self.broker.moves.begin(devices, leave)?;
         let moved = from.spot.stat()?;
         let replaced = match to.spot.stat() {
             Ok(stat) if noreplace => {

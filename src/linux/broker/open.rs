@@ -211,7 +211,10 @@ impl Task<'_> {
         while let [access, rest @ ..] = wants {
             let access = *access;
             wants = rest;
-            let verdict = self.decide(access, path);
+            let mut verdict = self.decide(access, path);
+            if self.is_own_process(&object, &verdict)? {
+                verdict = Verdict::Allow(None);
+            }
             let found = self.refused_object(&verdict, (access, &object), path, &request.path)?;
             if let Some(mut refusal) = found {
                 // What else stands against it: another access, or something that is no matter of rules.
@@ -460,7 +463,10 @@ impl Task<'_> {
         let path = spot.path();
         let verdict = self.decide_change(&path);
         let shared_memory = broker.memory.may_create(&spot.dir_path, &verdict);
-        let write = Refusal::of(&verdict, Access::Write, &path, &request.path);
+        let write = Refusal::of(&verdict, Access::Write, &path, &request.path).or_else(|| {
+            let closed = self.is_closed_control(spot.dir.as_fd(), &verdict);
+            closed.then(|| Refusal::control(&path, &request.path))
+        });
         let write = write.filter(|_| !shared_memory);
         let read =
             request.wants().contains(&Access::Read).then(|| self.decide(Access::Read, &path));

@@ -42,10 +42,14 @@ impl Task<'_> {
             _ => false,
         };
         let pid = std::str::from_utf8(parts[0]).ok().and_then(|pid| pid.parse().ok());
-        // Who gave up the run's user may not look at what still has it.
-        let known =
-            !self.broker.identity_changed() && pid.is_some_and(|pid| self.is_of_the_run(pid));
+        let known = pid.is_some_and(|pid| self.is_known_process(pid));
         Ok(!public && !known)
+    }
+
+    /// Whether process `pid` is of the run, and the task may do with it what one process of a user may
+    /// do with another: who gave up the run's user may not.
+    pub(super) fn is_known_process(&self, pid: i32) -> bool {
+        !self.broker.identity_changed() && self.is_of_the_run(pid)
     }
 
     /// Whether process or thread `id` was started in this run: orphans come to the launcher, so every

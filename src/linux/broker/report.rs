@@ -4,6 +4,7 @@ use super::resolve::Object;
 use super::task::Task;
 use super::{Answer, Errno};
 use crate::cli::TrapFd;
+use crate::plan::controls::CLOSED;
 use crate::policy::endpoint::Line;
 use crate::policy::{Access, Pattern, Reason as PolicyReason, Rule, Verdict};
 use crate::trap::{
@@ -234,6 +235,9 @@ impl<'a> Refusal<'a> {
                 let mut refusal = Refusal::new(access, path, requested, rule);
                 refusal.askable = rule.is_none_or(|rule| rule.yields_to(path));
                 refusal.blocked = false;
+                if rule.is_some_and(Rule::guards_controls) {
+                    refusal.message = Some(CLOSED.to_owned());
+                }
                 refusal.reason = match reason {
                     PolicyReason::AllowMiss => trap::Reason::AllowMiss,
                     PolicyReason::DenyMatch => trap::Reason::DenyMatch,
@@ -280,6 +284,9 @@ impl Task<'_> {
                 Some(refusal.beside(Some(Refusal::linked(access, path, requested, rule))))
             }
             (None, Some(rule)) => Some(Refusal::linked(access, path, requested, rule)),
+            (None, None) if access == Access::Write => self
+                .is_closed_control(object.fd.as_fd(), verdict)
+                .then(|| Refusal::control(path, requested)),
             (refusal, None) => refusal,
         })
     }

@@ -94,6 +94,15 @@ impl Spot {
         }
     }
 
+    /// The device number of the file system that the directory is on.
+    ///
+    /// # Errors
+    ///
+    /// As fstat(2).
+    pub fn device(&self) -> Result<u64, Errno> {
+        Ok(rustix::fs::fstat(&self.dir)?.st_dev)
+    }
+
     /// What stands at the name now, not followed.
     ///
     /// # Errors

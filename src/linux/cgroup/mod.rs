@@ -244,51 +244,23 @@ fn count_in(text: &str, word: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix(' ')?.parse().ok())
 }
 
-/// Keeps the run from changing cgroups, its own and others, by their files: `held` says whether one of
-/// them holds a ceiling, which nothing re-opens then. Otherwise a rule that names a cgroup does.
-///
-/// The files can kill and freeze processes outside (`cgroup.kill`, `cgroup.freeze`), and move them.
-pub fn guard(rules: &mut Vec<Rule>, held: bool) {
-    /// Where they are by convention: what is above names more than cgroups.
-    const USUAL: &str = "/sys/fs/cgroup";
-    let above = |path: &str, top: &str| {
-        top == "/" || path.strip_prefix(top).is_some_and(|rest| rest.starts_with('/'))
-    };
-    // This is asked at every launch, and nearly always no.
-    if !held && !opened(rules).any(|root| above(USUAL, root)) {
-        return;
-    }
-    let named = |top: &String| {
-        opened(rules).any(|root| (root == top || above(top, root)) && !above(USUAL, root))
-    };
-    let tops = mounted().into_iter().map(|hierarchy| hierarchy.top);
-    let denied: Vec<Rule> = tops
-        .filter(|top| held || !named(top))
-        .map(|path| Rule {
-            access: Access::Write,
-            effect: Effect::Deny,
-            always: held,
-            text: path.clone(),
-            pattern: Pattern::Subtree(path),
-            origin: Origin::built_in("cgroups"),
-        })
-        .collect();
-    rules.extend(denied);
+/// Keeps the run from changing cgroups by their files where one of them holds a ceiling: nothing re-opens
+/// them then. Elsewhere they are controls like others.
+pub fn guard(rules: &mut Vec<Rule>) {
+    rules.extend(mounted().into_iter().map(|hierarchy| Rule {
+        access: Access::Write,
+        effect: Effect::Deny,
+        always: true,
+        text: hierarchy.top.clone(),
+        pattern: Pattern::Subtree(hierarchy.top),
+        origin: Origin::built_in("cgroups"),
+    }));
 }
 
 /// The hierarchies that this process sees.
 fn mounted() -> Vec<Hierarchy> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     find::hierarchies(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))
-}
-
-/// The roots that rules open for writing.
-fn opened(rules: &[Rule]) -> impl Iterator<Item = &str> {
-    let allows = |rule: &&Rule| rule.access == Access::Write && rule.effect == Effect::Allow;
-    rules.iter().filter(allows).map(|rule| match &rule.pattern {
-        Pattern::Subtree(path) | Pattern::Name(path) => path.as_str(),
-        Pattern::Glob(glob) => glob.anchor(),
-    })
 }
 
 /// Whether a hierarchy of version 1 has the controller.

@@ -1,0 +1,83 @@
+//! A file system that does not answer holds up who uses it, and nobody else.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use serde_json::json;
+use std::process::{Command, Stdio};
+use support::Bed;
+
+/// Mounts the file system at `m` for as long as the line takes that `$run` and the script are.
+const AROUND: &str = r#"
+mkdir m
+python3 "$daemon" m log & daemon=$!
+until mountpoint -q m; do :; done
+timeout -k 1 20 $run sh -ec "$script" & job=$!
+# Its end ends what hangs: nothing else does, once the request is in its hands.
+until [ -e done ] || ! kill -0 $job 2> /dev/null; do :; done
+kill -9 $daemon
+wait $job
+"#;
+
+/// One rename hangs. Another one there can be interrupted, and elsewhere renames go on.
+const SCRIPT: &str = r#"
+cd "$PWD"
+mv m/a m/b & first=$!
+until [ -s log ]; do :; done
+echo x > x; mv x y; mkdir -p d/e; mv y d/e/z; mv d c; cat c/e/z
+$second
+echo > done
+wait $first || echo gone
+"#;
+
+/// A rename there by a program that a signal is to get out of it.
+const SECOND: &str = r#"python3 -c '
+import os, signal
+class Late(Exception): pass
+def late(*_): raise Late
+signal.signal(signal.SIGALRM, late)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+try:
+    os.rename("m/a", "m/c")
+except Late:
+    print("interrupted")
+'"#;
+
+#[test]
+fn a_rename_that_hangs_holds_up_no_other_file_system() {
+    if !support::have::have("FUSE", &["root", "/dev/fuse", "cmd:unshare"]) {
+        return;
+    }
+    let daemon = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/hang.py");
+    // Without the sandbox the second one waits for the lock of the directory, and takes no signal.
+    for (policy, second, expected) in [
+        (None, "", "x\ngone\n"),
+        (Some(json!(["**/*.denied"])), SECOND, "x\ninterrupted\ngone\n"),
+        (Some(json!(["**/*.denied", "c/e/never"])), SECOND, "x\ninterrupted\ngone\n"),
+    ] {
+        let bed = Bed::new(&[]);
+        let run = policy.as_ref().map_or(String::new(), |denied| {
+            let policy = json!({"filesystem": {"allowWrite": ["."], "denyWrite": denied}});
+            format!("{} run -p {} --", support::LANDSTRIP, bed.policy(&policy).display())
+        });
+        let script = SCRIPT.replace("$second", second);
+        let script = if run.contains("run") && policy == Some(json!(["**/*.denied", "c/e/never"])) {
+            // What is denied below a name that is moved there: another lock, the same order.
+            script.replace("mv d c; cat c/e/z", "cat d/e/z")
+        } else {
+            script
+        };
+        let mut command = Command::new("unshare");
+        command
+            .args(["-m", "--propagation", "private", "sh", "-ec", AROUND])
+            .env("daemon", daemon)
+            .env("run", run)
+            .env("script", script)
+            .current_dir(bed.root().join("in"))
+            .stdin(Stdio::null());
+        let output = command.output().expect("unshare");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(text, expected, "{policy:?}: {output:?}");
+        assert!(output.status.success(), "{policy:?}: {output:?}");
+    }
+}
