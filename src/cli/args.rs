@@ -1,15 +1,21 @@
 //! The command line as typed. Doc comments here are the help text.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+use super::container::args::{ContainerCommand, GlobalArgs, LaunchArgs};
 
 /// Run a command, or an OCI container, under a sandbox policy.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = false, after_help = EXIT_CODES)]
 #[command(disable_help_subcommand = true)]
 pub struct Args {
+    /// Options of the commands on containers.
+    #[command(flatten)]
+    pub global: GlobalArgs,
+
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -36,8 +42,11 @@ pub enum Command {
     /// Look into policies
     #[command(subcommand, arg_required_else_help = false)]
     Policy(PolicyCommand),
-    /// Print the OCI config.json that `run` would launch
+    /// Print the OCI config.json that `run` would launch, or write one to start from
     Spec(SpecArgs),
+    /// Commands on containers.
+    #[command(flatten)]
+    Container(ContainerCommand),
     /// Say whether a policy allows a path or a host, and which rule decides
     Why(WhyArgs),
     /// Try out what this host can enforce
@@ -131,9 +140,25 @@ pub struct RunArgs {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// OCI bundle to run, in the form that container engines use: ID is then the name of the run
+    /// OCI bundle to run, in the form that container engines use: ID is then the name of the container
     #[arg(short = 'b', long = "bundle", value_name = "DIR", requires = "bundle")]
     pub bundle_dir: Option<PathBuf>,
+
+    /// What `create` has, too.
+    #[command(flatten)]
+    pub launch: LaunchArgs,
+
+    /// Return when the container's program has started
+    #[arg(short, long)]
+    pub detach: bool,
+
+    /// Keep the container when its program has ended
+    #[arg(long)]
+    pub keep: bool,
+
+    /// Accepted for other runtimes' sake: orphans of a container never become the caller's
+    #[arg(long, hide = true)]
+    pub no_subreaper: bool,
 
     /// OCI bundle to run: a directory that holds a config.json, such as `spec --bundle` makes
     #[arg(value_name = "BUNDLE|ID")]
@@ -232,8 +257,13 @@ pub struct SpecArgs {
     #[arg(short = 'b', long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
 
-    /// Program to run, and its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    /// Without a program: write a document for a container without root
+    #[arg(long)]
+    pub rootless: bool,
+
+    /// Program to run, and its arguments. Without one, a container's document to start from is written
+    /// into the bundle, which is the current directory if none is named
+    #[arg(last = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
 }
 
@@ -323,20 +353,31 @@ impl RunArgs {
     /// that say what the bundle says.
     pub fn what(&self) -> Result<What<'_>, String> {
         match (&self.bundle, self.command.split_first()) {
+            (None, Some(_)) if self.for_container() => {
+                Err("a program is run where it is: options of containers cannot be used with it"
+                    .into())
+            }
             (None, Some((program, args))) => Ok(What::Program { program, args }),
-            (Some(bundle), None) if self.bundle_dir.is_none() && !bundle.is_dir() => {
-                Err(not_a_bundle(bundle))
+            (Some(_), None) if !self.policy.is_empty() && self.bundle_dir.is_some() => {
+                Err(BRINGS.into())
             }
-            (Some(_), None) if !self.policy.is_empty() => Err(
-                "a bundle brings its policy: --policy, --policy-format and --cwd cannot be used \
-                    with it"
-                    .into(),
-            ),
             (Some(id), None) if self.bundle_dir.is_some() => {
-                check_id(id)?;
-                Ok(What::Bundle(self.bundle_dir.as_ref().unwrap_or(id)))
+                let dir = self.bundle_dir.as_ref().unwrap_or(id);
+                Ok(What::Bundle { dir, id: Some(check_id(id)?) })
             }
-            (Some(bundle), None) => Ok(What::Bundle(bundle)),
+            (Some(bundle), None) if bundle.is_dir() => {
+                if !self.policy.is_empty() {
+                    return Err(BRINGS.into());
+                }
+                Ok(What::Bundle { dir: bundle, id: None })
+            }
+            // As other runtimes have it: the bundle is the current directory.
+            (Some(id), None)
+                if self.launch.config.is_some() || Path::new("config.json").exists() =>
+            {
+                Ok(What::Bundle { dir: Path::new("."), id: Some(check_id(id)?) })
+            }
+            (Some(bundle), None) => Err(not_a_bundle(bundle)),
             (None, None) => Err("nothing to run: end the line with `-- PROGRAM [ARGS...]`".into()),
             (Some(bundle), Some(_)) => Err(format!(
                 "unexpected argument '{}': a bundle and a program exclude each other; a policy is \
@@ -345,16 +386,26 @@ impl RunArgs {
             )),
         }
     }
+
+    /// Whether options are given that mean something for a container alone.
+    #[must_use]
+    pub fn for_container(&self) -> bool {
+        self.detach || self.keep || self.launch.given()
+    }
 }
+
+const BRINGS: &str =
+    "a bundle brings its policy: --policy, --policy-format and --cwd cannot be used with it";
 
 impl PolicyArgs {
     /// Whether nothing is said.
-    fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.policies.is_empty() && self.policy_format.is_none() && self.cwd.is_none()
     }
 }
 
-fn not_a_bundle(path: &std::path::Path) -> String {
+fn not_a_bundle(path: &Path) -> String {
     let shown = path.display();
     let directory = path.as_os_str().as_encoded_bytes().ends_with(b"/");
     match path.exists() {
@@ -382,13 +433,13 @@ fn seconds(text: &str) -> Result<u32, String> {
 }
 
 /// Checks the name of a run: what container engines accept of each other.
-fn check_id(id: &std::path::Path) -> Result<(), String> {
+fn check_id(id: &Path) -> Result<&str, String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '+' | '-' | '.');
     match id.to_str() {
         Some(text)
             if !text.is_empty() && text.chars().all(allowed) && !matches!(text, "." | "..") =>
         {
-            Ok(())
+            Ok(text)
         }
         _ => Err(format!(
             "{:?} is no ID: letters, digits, and any of _ + - . can be used",
@@ -407,8 +458,13 @@ pub enum What<'a> {
         /// Its arguments, without the program itself.
         args: &'a [OsString],
     },
-    /// A directory that holds a config.json.
-    Bundle(&'a PathBuf),
+    /// A directory that holds a config.json, and the name of the container.
+    Bundle {
+        /// The directory.
+        dir: &'a Path,
+        /// The name, where one is given.
+        id: Option<&'a str>,
+    },
 }
 
 #[cfg(test)]
@@ -438,17 +494,21 @@ mod tests {
 
     #[test]
     fn run_takes_a_bundle_or_a_program() {
-        assert_eq!(run(&["run", "src/"]).what(), Ok(What::Bundle(&"src/".into())));
+        let dir = Path::new("src/");
+        assert_eq!(run(&["run", "src/"]).what(), Ok(What::Bundle { dir, id: None }));
         assert!(run(&["run"]).what().is_err());
         assert!(run(&["run", "dir/", "--", "ls"]).what().is_err());
-        assert!(run(&["run", "-p", "x", "dir/"]).what().is_err());
+        assert!(run(&["run", "-p", "x", "src/"]).what().is_err());
+        assert!(run(&["run", "--detach", "--", "ls"]).what().is_err());
     }
 
     #[test]
     fn run_takes_a_bundle_as_container_engines_give_it() {
-        let dir = PathBuf::from("dir");
-        assert_eq!(run(&["run", "--bundle", "dir", "id-1"]).what(), Ok(What::Bundle(&dir)));
-        assert_eq!(run(&["run", "-b", "dir", "a_b+c.d"]).what(), Ok(What::Bundle(&dir)));
+        let dir = Path::new("dir");
+        let args = run(&["run", "--bundle", "dir", "id-1"]);
+        assert_eq!(args.what(), Ok(What::Bundle { dir, id: Some("id-1") }));
+        let args = run(&["run", "a_b+c.d", "-d", "-b", "dir"]);
+        assert_eq!(args.what(), Ok(What::Bundle { dir, id: Some("a_b+c.d") }));
         for id in ["a/b", "..", "é"] {
             assert!(run(&["run", "-b", "dir", id]).what().is_err(), "{id}");
         }

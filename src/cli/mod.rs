@@ -6,6 +6,7 @@
 pub mod args;
 #[cfg(target_os = "linux")]
 mod bundle;
+pub mod container;
 mod doctor;
 pub(crate) mod error;
 mod learn;
@@ -32,10 +33,13 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
-use clap::{Args as _, CommandFactory, FromArgMatches};
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::trap::{Code, Sink, State, Style, Trap};
-use args::{Args, Command, RunArgs};
+use args::{Args, Command, RunArgs, What};
+use container::args::{
+    ContainerCommand, CreateArgs, DeleteArgs, ExecArgs, GlobalArgs, IdArgs, KillArgs,
+};
 
 #[cfg(target_os = "linux")]
 use crate::linux::host::HostView as HostFiles;
@@ -71,26 +75,62 @@ pub fn main(line: &[OsString]) -> u8 {
     }
 }
 
+/// What the program was called.
+fn name(line: &[OsString]) -> &'static str {
+    let called = line.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
+    if called == Some("landstrip-oci") { "landstrip-oci" } else { NAME }
+}
+
 /// The command tree, under the name that the program was called by.
 fn tree(line: &[OsString]) -> clap::Command {
-    let called = line.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
-    let name = if called == Some("landstrip-oci") { "landstrip-oci" } else { NAME };
-    Args::command().name(name).bin_name(name)
+    Args::command().name(name(line)).bin_name(name(line))
 }
 
 fn parse(line: &[OsString]) -> Result<Args, clap::Error> {
-    // Building the whole tree costs more than the parsing. A line that `run` alone accepts needs no
+    // Building the whole tree costs more than the parsing. A line that one command alone accepts needs no
     // more than its own branch; for help and for errors the tree is asked again.
-    if let [_, verb, ..] = line
-        && verb == "run"
-        && let Ok(mut matches) =
-            RunArgs::augment_args(clap::Command::new("run")).try_get_matches_from(&line[1..])
-    {
-        let command = Command::Run(RunArgs::from_arg_matches_mut(&mut matches)?);
-        return Ok(Args { command });
+    if let Some(args) = parse_branch(line) {
+        return Ok(args);
     }
     let mut matches = tree(line).try_get_matches_from(line)?;
     Args::from_arg_matches_mut(&mut matches)
+}
+
+/// Parses a line with the branch of its command; `None` where the whole tree has to look at it.
+fn parse_branch(line: &[OsString]) -> Option<Args> {
+    let verb = verb(line)?;
+    let (before, rest) = (&line[..verb], &line[verb..]);
+    let global = if verb > 1 { branch::<GlobalArgs>(before)? } else { GlobalArgs::default() };
+    let command = match rest.first()?.to_str()? {
+        "run" => Command::Run(branch::<RunArgs>(rest)?),
+        "create" => Command::Container(ContainerCommand::Create(branch::<CreateArgs>(rest)?)),
+        "start" => Command::Container(ContainerCommand::Start(branch::<IdArgs>(rest)?)),
+        "state" => Command::Container(ContainerCommand::State(branch::<IdArgs>(rest)?)),
+        "kill" => Command::Container(ContainerCommand::Kill(branch::<KillArgs>(rest)?)),
+        "delete" => Command::Container(ContainerCommand::Delete(branch::<DeleteArgs>(rest)?)),
+        "exec" => Command::Container(ContainerCommand::Exec(branch::<ExecArgs>(rest)?)),
+        _ => return None,
+    };
+    Some(Args { global, command })
+}
+
+fn branch<T: clap::Args>(line: &[OsString]) -> Option<T> {
+    // The first word is the command's name, whatever it is.
+    let command = T::augment_args(clap::Command::new("run"));
+    T::from_arg_matches_mut(&mut command.try_get_matches_from(line).ok()?).ok()
+}
+
+/// Where the command stands: behind the options for all of them.
+fn verb(line: &[OsString]) -> Option<usize> {
+    const VALUED: [&str; 5] = ["--root", "--log", "--log-format", "--cgroup-manager", "--rootless"];
+    let mut at = 1;
+    while let Some(word) = line.get(at)?.to_str() {
+        if !word.starts_with('-') {
+            return Some(at);
+        }
+        at += if VALUED.contains(&word) { 2 } else { 1 };
+    }
+    None
 }
 
 /// Help and version go to standard output with exit code 0; anything else is a usage error.
@@ -135,8 +175,13 @@ fn hint(error: &clap::Error, line: &[OsString]) -> Option<String> {
 }
 
 fn dispatch(args: Args, line: &[OsString]) -> u8 {
-    finish(match args.command {
-        Command::Run(args) => return run(&args),
+    let Args { global, command } = args;
+    finish(match command {
+        Command::Run(args) => return run(&global, &args, name(line)),
+        #[cfg(target_os = "linux")]
+        Command::Container(command) => return container::command(&global, command, name(line)),
+        #[cfg(not(target_os = "linux"))]
+        Command::Container(command) => container::command(&global, command, name(line)),
         Command::Learn(args) => learn::learn(&args),
         Command::Policy(command) => policy::policy(&command),
         Command::Spec(args) => spec::spec(&args),
@@ -159,7 +204,15 @@ fn finish(result: Result<u8, Error>) -> u8 {
 
 /// `run` alone has a trap descriptor: its errors go there too, but those of usage.
 #[cfg(target_os = "linux")]
-fn run(args: &RunArgs) -> u8 {
+fn run(global: &GlobalArgs, args: &RunArgs, name: &str) -> u8 {
+    if let Ok(What::Bundle { dir, id }) = args.what()
+        && !container::is_host_root(dir, args.launch.config.as_deref())
+    {
+        let RunArgs { launch, detach, keep, .. } = args;
+        let id = id.map(str::to_owned);
+        let launch = container::Launch { bundle: dir, id, launch, detach: *detach, keep: *keep };
+        return container::run(global, launch, name);
+    }
     let traps = match args.trap_fd.map(TrapFd::inherit).transpose() {
         Ok(traps) => traps,
         Err(error) => return finish(Err(error)),
@@ -177,7 +230,7 @@ fn run(args: &RunArgs) -> u8 {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn run(args: &RunArgs) -> u8 {
+fn run(_: &GlobalArgs, args: &RunArgs, _: &str) -> u8 {
     #[cfg(unix)]
     if args.trap_fd.is_some() || !args.inherit.is_empty() {
         let message = "--trap-fd and --inherit are not available on this platform";

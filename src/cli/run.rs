@@ -28,7 +28,12 @@ mod linux {
     pub fn run(args: &RunArgs, what: What<'_>, _traps: Option<&TrapFd>) -> Result<u8, Error> {
         let run = match what {
             What::Program { .. } => of_command(&args.policy, &args.accept, &args.command)?,
-            What::Bundle(dir) => of_bundle(dir, &args.accept)?,
+            What::Bundle { .. } if args.for_container() => {
+                let message =
+                    "this bundle's root is the host's: options of containers cannot be used";
+                return Err(Error::Usage(message.to_owned()));
+            }
+            What::Bundle { dir, .. } => of_bundle(dir, &args.accept)?,
         };
         let Run { args: argv, env, policy, accept } = run;
         launch::run(launch::Job {

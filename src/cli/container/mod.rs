@@ -1,0 +1,102 @@
+//! The commands on containers, as engines call them.
+
+pub mod args;
+#[cfg(target_os = "linux")]
+mod features;
+#[cfg(target_os = "linux")]
+mod log;
+#[cfg(target_os = "linux")]
+mod look;
+#[cfg(target_os = "linux")]
+mod run;
+#[cfg(target_os = "linux")]
+mod template;
+#[cfg(target_os = "linux")]
+mod update;
+
+use args::{ContainerCommand, GlobalArgs};
+
+#[cfg(target_os = "linux")]
+pub use run::{Launch, is_host_root, run};
+#[cfg(target_os = "linux")]
+pub use template::template;
+
+/// Runs a command, reports what went wrong, and returns the exit code. `name` is what the program was called.
+#[cfg(target_os = "linux")]
+pub fn command(global: &GlobalArgs, command: ContainerCommand, name: &str) -> u8 {
+    use crate::oci::{Error, lifecycle, signal};
+    with_runtime(global, name, |runtime| {
+        match command {
+            ContainerCommand::Create(args) => run::create(runtime, args)?,
+            ContainerCommand::Start(args) => lifecycle::start(runtime, &args.id)?,
+            ContainerCommand::State(args) => look::state(runtime, &args.id)?,
+            ContainerCommand::Kill(args) => {
+                let number = signal::number(&args.signal);
+                let unknown = || Error::new(format!("unknown signal {:?}", args.signal));
+                lifecycle::kill(runtime, &args.id, number.ok_or_else(unknown)?, args.all)?;
+            }
+            ContainerCommand::Delete(args) => lifecycle::delete(runtime, &args.id, args.force)?,
+            ContainerCommand::Exec(args) => return run::exec(runtime, args),
+            ContainerCommand::Ps(args) => look::ps(runtime, &args)?,
+            ContainerCommand::List(args) => look::list(runtime, args)?,
+            ContainerCommand::Pause(args) => lifecycle::freeze(runtime, &args.id, true)?,
+            ContainerCommand::Resume(args) => lifecycle::freeze(runtime, &args.id, false)?,
+            ContainerCommand::Update(args) => update::update(runtime, &args)?,
+            ContainerCommand::Events(args) => look::events(runtime, &args)?,
+            ContainerCommand::Features => features::features()?,
+            ContainerCommand::Checkpoint(_) | ContainerCommand::Restore(_) => {
+                return Err(Error::new("checkpoint and restore are not supported"));
+            }
+        }
+        Ok(0)
+    })
+}
+
+/// Prepares what all commands share, and reports the error of the one that is run.
+#[cfg(target_os = "linux")]
+fn with_runtime(
+    global: &GlobalArgs,
+    name: &str,
+    command: impl FnOnce(&crate::oci::runtime::Runtime<'_>) -> crate::oci::Result<u8>,
+) -> u8 {
+    use crate::oci::cgroup::Manager;
+    use crate::oci::runtime::{Runtime, default_root, is_rootless};
+    use crate::oci::state::Root;
+    use args::{CgroupManager, Rootless};
+
+    let log = match log::Log::open(global, name) {
+        Ok(log) => log,
+        Err(message) => {
+            eprintln!("{name}: {message}");
+            return 1;
+        }
+    };
+    let rootless = match global.rootless {
+        Some(Rootless::Said(said)) => said,
+        None | Some(Rootless::Auto) => is_rootless(),
+    };
+    let manager = match global.cgroup_manager {
+        Some(CgroupManager::Systemd) => Manager::Systemd,
+        Some(CgroupManager::Disabled) => Manager::Disabled,
+        None if global.systemd_cgroup => Manager::Systemd,
+        Some(CgroupManager::Cgroupfs) | None => Manager::Cgroupfs,
+    };
+    let root = global.root.clone().unwrap_or_else(|| default_root(rootless));
+    let root = std::path::absolute(&root).unwrap_or(root);
+    let warn = |text: &str| log.warning(text);
+    let runtime = Runtime { root: Root::new(root), manager, rootless, warn: &warn };
+    command(&runtime).unwrap_or_else(|error| {
+        let text = error.to_string();
+        log.error(&text);
+        run::exit_code(&text)
+    })
+}
+
+/// Says that there are no containers on this platform.
+#[cfg(not(target_os = "linux"))]
+pub fn command(_: &GlobalArgs, _: ContainerCommand, _: &str) -> Result<u8, super::error::Error> {
+    use super::error::Failure;
+    use crate::trap::Code;
+    let message = "containers are not available on this platform";
+    Err(Failure::new(Code::PlatformUnsupported, message).into())
+}

@@ -1,0 +1,293 @@
+//! `create`: from a bundle to a process that waits for `start`.
+
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use oci_spec::runtime::{LinuxNamespaceType as Kind, Spec};
+use rustix::process::{WaitOptions, waitpid};
+
+use super::bundle::Bundle;
+use super::cgroup::{Cgroup, Request};
+use super::channel::{Channel, Door, Tag};
+use super::hooks::{self, Point};
+use super::namespaces::Namespaces;
+use super::process::{Around, Program};
+use super::rootfs::{self, Surroundings};
+use super::runtime::Runtime;
+use super::state::{self, Container, Lock, Record, START, Status};
+use super::sys::process::{self as sys, Process};
+use super::{Context, Error, Result, init, listener, mapping};
+
+/// What `create` and `run` are told.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The container's name.
+    pub id: String,
+    /// The directory of the bundle.
+    pub bundle: PathBuf,
+    /// The document, where it is not in the bundle.
+    pub config: Option<PathBuf>,
+    /// Where to write the number of the init process.
+    pub pid_file: Option<PathBuf>,
+    /// The socket that gets the terminal.
+    pub console_socket: Option<PathBuf>,
+    /// Do not pivot.
+    pub no_pivot: bool,
+    /// Keep the caller's session keyring.
+    pub no_new_keyring: bool,
+    /// Descriptors from 3 on that the program keeps.
+    pub preserve_fds: u32,
+}
+
+/// A container that was created.
+pub struct Created {
+    /// The right to change it.
+    pub lock: Lock,
+    /// Its directory.
+    pub container: Container,
+    /// What is known of it.
+    pub record: Record,
+    /// Its init process.
+    pub init: Process,
+    /// Where it waits for the runtime to say start, see [`create`].
+    pub channel: Channel,
+}
+
+/// Undoes what was done, unless it is disarmed.
+struct Undo {
+    container: Container,
+    cgroup: Option<Cgroup>,
+    init: Option<Process>,
+    armed: bool,
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        // What is left of it, `delete --force` takes away.
+        if let Some(init) = &self.init {
+            hooks::kill(&init.pidfd);
+            let _reaped = waitpid(Some(init.pid), WaitOptions::empty());
+        }
+        if let Some(cgroup) = &self.cgroup {
+            let _empty_by_then = cgroup.signal(rustix::process::Signal::KILL.as_raw());
+            let _stays = cgroup.remove();
+        }
+        let _stays = self.container.remove();
+    }
+}
+
+/// Makes a container. With `wait` its program waits on a socket for a later `start`; without, until the
+/// runtime says so on the channel, which is quicker.
+///
+/// # Errors
+///
+/// The step that failed, the container's own among them. Nothing is left behind then.
+pub fn create(
+    runtime: &Runtime<'_>,
+    options: &Options,
+    console: Option<OwnedFd>,
+    wait: bool,
+) -> Result<Created> {
+    state::check_id(&options.id)?;
+    let bundle = Bundle::read(&options.bundle, options.config.as_deref())?;
+    for warning in &bundle.warnings {
+        runtime.warn(warning);
+    }
+    let spec = &bundle.spec;
+    let process = bundle.process()?;
+    let around = Around { linux: spec.linux().as_ref(), annotations: spec.annotations().as_ref() };
+    let mut program = Program::prepare(process, &around)?;
+    let preserved = preserved(options.preserve_fds, &mut program)?;
+    let console = console_for(process.terminal().unwrap_or(false), options, console)?;
+    let namespaces = Namespaces::of(spec)?;
+    let agent = listener::Agent::of(spec, &program)?;
+
+    let (container, lock) = runtime.root.claim(&options.id)?;
+    let mut undo = Undo { container, cgroup: None, init: None, armed: true };
+    let mut record = Record::new(&options.id, &bundle, runtime.manager);
+    record.rootless = runtime.rootless;
+    record.namespaces = namespaces.all();
+    undo.container.keep_config(&bundle.text)?;
+
+    let mut warn = |text: String| runtime.warn(text);
+    let request =
+        Request { id: &options.id, spec, manager: runtime.manager, rootless: runtime.rootless };
+    let cgroup = Cgroup::create(&request, &mut warn)?;
+    undo.cgroup = Some(cgroup.clone());
+    record.cgroup = Some(cgroup.clone());
+    undo.container.write(&record)?;
+
+    let view = if mounts_cgroups(spec) { cgroup.view()? } else { super::cgroup::View::default() };
+    let surroundings = || Surroundings {
+        spec,
+        bundle: &bundle.dir,
+        rootfs: &bundle.rootfs,
+        user_namespace: namespaces.has_user(),
+        rootless: runtime.rootless,
+        cgroup: &view,
+        no_pivot: options.no_pivot,
+    };
+    let prepared = rootfs::prepare(&surroundings())?;
+    let door = wait.then(|| Door::make(undo.container.dir(), START)).transpose()?;
+    let keyring = (!options.no_new_keyring)
+        .then(|| CString::new(format!("_ses.{}", options.id)).context("id"))
+        .transpose()?;
+    let (ours, theirs) = Channel::pair()?;
+    let Some(made) = namespaces.spawn(&ours, &theirs)? else {
+        drop(ours);
+        let job = init::Job {
+            spec,
+            program: &program,
+            namespaces: &namespaces,
+            around: surroundings(),
+            prepared,
+            record: &record,
+            console: console.as_ref(),
+            door,
+            keyring,
+            preserved,
+        };
+        init::run(job, theirs)
+    };
+    drop((theirs, door, prepared, console));
+    let pid = made.pid;
+    let made = undo.init.insert(made);
+    record.start_time = state::start_time(pid.as_raw_nonzero().get())?;
+    if namespaces.is_new(Kind::User) {
+        mapping::write(spec, pid)?;
+    }
+    cgroup.enter(pid)?;
+    go(&ours, made)?;
+
+    said(&ours, Tag::Built, made)?;
+    if let Some(resources) = spec.linux().as_ref().and_then(|linux| linux.resources().as_ref()) {
+        cgroup.apply(resources, &mut warn)?;
+    }
+    program.apply_outside(pid)?;
+    record.pid = Some(pid.as_raw_nonzero().get());
+    let number = pid.as_raw_nonzero().get();
+    let creating = record.view(Status::Creating, number);
+    for point in [Point::Prestart, Point::CreateRuntime] {
+        let hooks = point.of(spec.hooks().as_ref());
+        if !hooks.is_empty() {
+            // A hook may ask for the state.
+            undo.container.write(&record)?;
+        }
+        hooks::run(point, hooks, &creating, Some(&bundle.dir))?;
+    }
+    go(&ours, made)?;
+
+    if let Some(agent) = &agent {
+        let listening = said(&ours, Tag::Listener, made)?;
+        agent.hand_over(&listening, made, &record.view(Status::Creating, number))?;
+    }
+    said(&ours, Tag::Ready, made)?;
+    undo.container.write(&record)?;
+    if let Some(path) = &options.pid_file {
+        write_pid(path, number)?;
+    }
+    go(&ours, made)?;
+    undo.armed = false;
+    let Some(init) = undo.init.take() else { return Err(Error::new("no process")) };
+    let container = runtime.root.container(&options.id)?;
+    Ok(Created { lock, container, record, init, channel: ours })
+}
+
+fn go(channel: &Channel, init: &Process) -> Result<()> {
+    channel.send(Tag::Go, &[]).map_err(|error| match channel.receive() {
+        // It said why it ended.
+        Err(said) => said,
+        Ok(_) => ended(init, &error),
+    })
+}
+
+/// Waits for a message of the new process.
+///
+/// # Errors
+///
+/// What it says went wrong; how it ended, where it says nothing.
+pub fn said(channel: &Channel, tag: Tag, init: &Process) -> Result<Vec<u8>> {
+    match channel.receive()? {
+        Some((got, content)) if got == tag => Ok(content),
+        Some((got, _)) => Err(Error::new(format!("message: {got:?} instead of {tag:?}"))),
+        None => Err(ended(init, &Error::new("it said nothing"))),
+    }
+}
+
+/// How a new process ended that did not say it.
+fn ended(init: &Process, otherwise: &Error) -> Error {
+    let _ends = hooks::ends(&init.pidfd, Some(Duration::from_secs(1)));
+    let status = waitpid(Some(init.pid), WaitOptions::NOHANG | WaitOptions::UNTRACED);
+    let how = match status {
+        Ok(Some((_, status))) => match (status.exit_status(), status.terminating_signal()) {
+            (_, Some(signal)) => format!("signal {signal}"),
+            (Some(code), _) => format!("exit status {code}"),
+            _ => "unknown".to_owned(),
+        },
+        _ => otherwise.to_string(),
+    };
+    Error::new(format!("the container's process ended before its time: {how}"))
+}
+
+/// Whether the document mounts cgroups.
+fn mounts_cgroups(spec: &Spec) -> bool {
+    let mounts = spec.mounts().iter().flatten();
+    mounts.into_iter().any(|mount| matches!(mount.typ().as_deref(), Some("cgroup" | "cgroup2")))
+}
+
+/// The number of descriptors that are kept: those asked for, and those of socket activation,
+/// sd_listen_fds(3).
+///
+/// # Errors
+///
+/// A descriptor that is not open.
+pub fn preserved(asked: u32, program: &mut Program) -> Result<u32> {
+    let listening: u32 =
+        std::env::var("LISTEN_FDS").ok().and_then(|number| number.parse().ok()).unwrap_or(0);
+    if listening > 0 {
+        program.set_variable("LISTEN_FDS", &listening.to_string());
+        program.set_variable("LISTEN_PID", "1");
+    }
+    let all = asked.saturating_add(listening);
+    for fd in 3..3 + all.min(1 << 20) {
+        if !sys::is_open(fd.cast_signed()) {
+            return Err(Error::new(format!("--preserve-fds: descriptor {fd} is not open")));
+        }
+    }
+    Ok(all)
+}
+
+/// The socket that gets the terminal, if there is to be one.
+fn console_for(
+    terminal: bool,
+    options: &Options,
+    given: Option<OwnedFd>,
+) -> Result<Option<OwnedFd>> {
+    match (terminal, given, &options.console_socket) {
+        (true, Some(given), _) => Ok(Some(given)),
+        (true, None, Some(path)) => {
+            super::channel::connect_stream(path).context("--console-socket").map(Some)
+        }
+        (true, None, None) => {
+            Err(Error::new("process.terminal: a terminal needs --console-socket to go to"))
+        }
+        (false, _, Some(_)) => {
+            Err(Error::new("--console-socket: the process has no terminal (process.terminal)"))
+        }
+        (false, _, None) => Ok(None),
+    }
+}
+
+/// Writes the pid file, as a whole.
+///
+/// # Errors
+///
+/// As open(2) and rename(2).
+pub fn write_pid(path: &Path, pid: i32) -> Result<()> {
+    state::replace(path, pid.to_string().as_bytes(), 0o644).context("--pid-file")
+}

@@ -1,0 +1,208 @@
+//! Commands on a container that exists: `start`, `kill`, `delete`, `pause`, `resume`, `update`.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use oci_spec::runtime::LinuxResources;
+use rustix::io::Errno;
+
+use super::channel::{Channel, Door, Tag};
+use super::hooks::{self, Point};
+use super::namespaces::flag;
+use super::runtime::Runtime;
+use super::state::{Container, Record, START, Status};
+use super::sys::process;
+use super::{Context, Error, Result};
+use oci_spec::runtime::LinuxNamespaceType as Kind;
+
+/// How long a process that was killed may take to end.
+const DYING: Duration = Duration::from_secs(10);
+/// SIGKILL.
+const KILL: i32 = 9;
+
+fn not(id: &str, status: Status, wanted: &str) -> Error {
+    Error::new(format!("container {id:?} is not {wanted}: it is {status}"))
+}
+
+/// `start`: lets the program of a created container run.
+///
+/// # Errors
+///
+/// The container is in another state; what its process says went wrong.
+pub fn start(runtime: &Runtime<'_>, id: &str) -> Result<()> {
+    let container = runtime.root.container(id)?;
+    let _lock = container.lock(id)?;
+    let record = container.complete(id)?;
+    match container.status(&record) {
+        Status::Created => {}
+        status => return Err(not(id, status, "created")),
+    }
+    let Some(channel) = Door::knock(container.dir(), START)? else {
+        // Its process started, and `start` did not live to say so; or it ended just now.
+        container.started()?;
+        return Err(not(id, container.status(&record), "created"));
+    };
+    let result = started(&channel);
+    container.started()?;
+    result?;
+    poststart(runtime, &record);
+    Ok(())
+}
+
+/// Waits until the process, which was told to start, runs the program.
+///
+/// # Errors
+///
+/// What it says went wrong.
+pub fn started(channel: &Channel) -> Result<()> {
+    channel.expect(Tag::Go)?;
+    // Execve(2) closes its end.
+    match channel.receive()? {
+        None => Ok(()),
+        Some((tag, _)) => Err(Error::new(format!("message: {tag:?} where none was expected"))),
+    }
+}
+
+/// Runs the hooks that come after the start. One that fails is a warning, runtime.md.
+pub fn poststart(runtime: &Runtime<'_>, record: &Record) {
+    let state = record.view(Status::Running, record.pid.unwrap_or(0));
+    let done = hooks::run(Point::Poststart, &record.poststart, &state, Some(&record.bundle));
+    if let Err(error) = done {
+        runtime.warn(error);
+    }
+}
+
+/// `kill`: sends a signal to the init process, or with `all` to every process.
+///
+/// # Errors
+///
+/// The container does not run.
+pub fn kill(runtime: &Runtime<'_>, id: &str, signal: i32, all: bool) -> Result<()> {
+    let container = runtime.root.container(id)?;
+    let record = container.complete(id)?;
+    if all && let Some(cgroup) = &record.cgroup {
+        return cgroup.signal(signal);
+    }
+    let gone = || Error::new(format!("container {id:?} is not running"));
+    let init = record.init().ok_or_else(gone)?;
+    match process::signal(init.as_fd(), signal) {
+        Err(Errno::SRCH) => return Err(gone()),
+        result => result.context("kill")?,
+    }
+    // A frozen process cannot die, and without a pid namespace of its own its children would not.
+    if signal == KILL
+        && let Some(cgroup) = &record.cgroup
+        && cgroup.frozen()
+    {
+        cgroup.freeze(false)?;
+    }
+    Ok(())
+}
+
+/// `delete`: takes away what is left of a container.
+///
+/// # Errors
+///
+/// It still runs, and `force` is not given; what could not be removed.
+pub fn delete(runtime: &Runtime<'_>, id: &str, force: bool) -> Result<()> {
+    let container = runtime.root.container(id)?;
+    let _lock = match container.lock(id) {
+        Ok(lock) => lock,
+        // What is forced to be gone may be gone.
+        Err(_) if force && !container.dir().exists() => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let record = match container.record(id) {
+        Ok(record) => record,
+        Err(error) if !force => return Err(error),
+        Err(error) => {
+            runtime.warn(error);
+            None
+        }
+    };
+    let Some(record) = record else {
+        if !force {
+            return Err(Error::new(format!("container {id:?} is half created: use --force")));
+        }
+        return container.remove();
+    };
+    if !force {
+        match container.status(&record) {
+            Status::Stopped => {}
+            status => return Err(not(id, status, "stopped")),
+        }
+    }
+    remove(runtime, &container, &record)
+}
+
+/// Ends what still runs of a container, and removes it.
+///
+/// # Errors
+///
+/// What could not be removed.
+pub fn remove(runtime: &Runtime<'_>, container: &Container, record: &Record) -> Result<()> {
+    if let Some(init) = record.init() {
+        process::signal(init.as_fd(), KILL)
+            .or_else(|errno| if errno == Errno::SRCH { Ok(()) } else { Err(errno) })
+            .context("kill")?;
+        if let Some(cgroup) = record.cgroup.as_ref().filter(|cgroup| cgroup.frozen()) {
+            cgroup.freeze(false)?;
+        }
+        if !hooks::ends(&init, Some(DYING))? {
+            return Err(Error::new(format!("container {:?}: its process does not end", record.id)));
+        }
+    }
+    if let Some(cgroup) = &record.cgroup {
+        // With the init of a pid namespace, the kernel ends everything in it.
+        if record.namespaces & flag(Kind::Pid) == 0 {
+            cgroup.signal(KILL)?;
+        }
+        cgroup.remove()?;
+    }
+    container.remove()?;
+    let state = record.view(Status::Stopped, 0);
+    // Logged, and done all the same, runtime.md.
+    for hook in &record.poststop {
+        let done =
+            hooks::run(Point::Poststop, std::slice::from_ref(hook), &state, Some(&record.bundle));
+        if let Err(error) = done {
+            runtime.warn(error);
+        }
+    }
+    Ok(())
+}
+
+/// `pause` and `resume`.
+///
+/// # Errors
+///
+/// The container is in another state; there is no freezer.
+pub fn freeze(runtime: &Runtime<'_>, id: &str, frozen: bool) -> Result<()> {
+    let container = runtime.root.container(id)?;
+    let _lock = container.lock(id)?;
+    let record = container.complete(id)?;
+    match (container.status(&record), frozen) {
+        (Status::Running | Status::Created, true) | (Status::Paused, false) => {}
+        (status, true) => return Err(not(id, status, "running")),
+        (status, false) => return Err(not(id, status, "paused")),
+    }
+    let none = || Error::new(format!("container {id:?} has no cgroup"));
+    record.cgroup.as_ref().ok_or_else(none)?.freeze(frozen)
+}
+
+/// `update`: changes the limits of a container.
+///
+/// # Errors
+///
+/// The container has ended; the resource that could not be applied.
+pub fn update(runtime: &Runtime<'_>, id: &str, resources: &LinuxResources) -> Result<()> {
+    let container = runtime.root.container(id)?;
+    let _lock = container.lock(id)?;
+    let record = container.complete(id)?;
+    if container.status(&record) == Status::Stopped {
+        return Err(not(id, Status::Stopped, "running"));
+    }
+    let none = || Error::new(format!("container {id:?} has no cgroup"));
+    let cgroup = record.cgroup.as_ref().ok_or_else(none)?;
+    cgroup.apply(resources, &mut |text| runtime.warn(text))
+}
