@@ -139,7 +139,8 @@ pub fn create(
         .transpose()?;
     let (ours, theirs) = Channel::pair()?;
     let Some(made) = namespaces.spawn(&ours, &theirs)? else {
-        drop(ours);
+        // The lock is held as long as any copy of its descriptor is open.
+        drop((ours, lock));
         let job = init::Job {
             spec,
             program: &program,
