@@ -376,7 +376,9 @@ fn wrong_command_lines_are_usage_errors() {
         (&["run", "--cwd", ".", "bundle"], "brings its policy"),
         (&["run", "--bundle", "bundle"], "BUNDLE|ID"),
         (&["run", "--bundle", "bundle", "a/b"], "is no ID"),
-        (&["spec"], "PROGRAM"),
+        (&["spec", "-p", "p.json"], "PROGRAM"),
+        (&["spec", "--rootless", "--", "touch", "mark"], "--rootless"),
+        (&["run", "--detach", "--", "touch", "mark"], "containers"),
         (&["spec", "--bundle", "bundle", "--", "touch", "mark"], "bundle/config.json"),
         (&["spec", "--bundle", "no/where", "--", "touch", "mark"], "no/where/config.json"),
         (&["run", "--accept", "nosuch", "--", "touch", "mark"], "nosuch"),
@@ -497,7 +499,6 @@ fn bundles_that_ask_for_more_are_refused_by_field() {
     };
     let annotation = "annotations.dev.landstrip.enforcement";
     for (bundle, key, says) in [
-        (with("root", "path", json!("rootfs")), "root.path", "host's `/`"),
         (with("root", "readonly", json!(true)), "root.readonly", "false"),
         (
             with("linux", "namespaces", json!([{"type": "pid"}])),

@@ -107,23 +107,6 @@ pub fn execute(path: &CStr, args: &Strings, env: &Strings) -> Errno {
     last()
 }
 
-/// execveat(2) of an open file; returns only on failure.
-#[must_use]
-pub fn execute_file(file: BorrowedFd<'_>, args: &Strings, env: &Strings) -> Errno {
-    // SAFETY: as in `execute`; the path is empty, so that the descriptor is the file.
-    unsafe {
-        libc::syscall(
-            libc::SYS_execveat,
-            file.as_raw_fd(),
-            c"".as_ptr(),
-            args.pointers.as_ptr(),
-            env.pointers.as_ptr(),
-            libc::AT_EMPTY_PATH,
-        )
-    };
-    last()
-}
-
 fn last() -> Errno {
     Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }

@@ -1,0 +1,651 @@
+//! Containers from `create` to `delete`, as engines call them.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::{Value, json};
+use support::have::have;
+
+/// The shell and its tools, static.
+const BUSYBOX: &str = "/bin/busybox";
+
+/// A bundle whose root holds busybox, and a directory of states.
+struct Place {
+    dir: tempfile::TempDir,
+    spec: Value,
+    options: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Answer {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Answer {
+    fn good(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.out
+    }
+
+    fn bad(self, says: &str) {
+        assert!(!matches!(self.code, Some(0) | None), "{self:?}");
+        assert!(self.err.contains(says), "{says}: {self:?}");
+    }
+}
+
+/// A name that no other test has.
+fn id() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("test-life-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::Builder::new().prefix("life").tempdir().expect("a directory");
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
+        let root = dir.path().join("rootfs");
+        for name in ["bin", "proc", "dev", "sys", "tmp", "etc"] {
+            std::fs::create_dir_all(root.join(name)).expect("a directory");
+        }
+        std::fs::copy(BUSYBOX, root.join("bin/busybox")).expect("busybox");
+        for name in ["sh", "cat", "id", "sleep", "grep", "echo", "readlink", "stat", "tty", "stty"]
+        {
+            std::os::unix::fs::symlink("busybox", root.join("bin").join(name)).expect("a link");
+        }
+        let kinds = ["pid", "mount", "ipc", "uts", "network"].map(|kind| json!({"type": kind}));
+        let caps = json!(["CAP_KILL", "CAP_CHOWN"]);
+        let spec = json!({
+            "ociVersion": "1.0.2",
+            "root": {"path": "rootfs"},
+            "process": {
+                "cwd": "/", "user": {"uid": 0, "gid": 0}, "env": ["PATH=/bin"],
+                "capabilities": {"bounding": caps, "effective": caps, "permitted": caps},
+            },
+            "mounts": [
+                {"destination": "/proc", "type": "proc", "source": "proc"},
+                {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+                {"destination": "/dev/pts", "type": "devpts", "source": "devpts",
+                    "options": ["newinstance", "ptmxmode=0666", "mode=0620"]},
+            ],
+            "annotations": {"org.example.key": "value"},
+            "linux": {"namespaces": kinds},
+        });
+        Place { dir, spec, options: Vec::new() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes the document, with the program's arguments.
+    fn program(&self, args: &[&str]) -> &Place {
+        let mut spec = self.spec.clone();
+        spec["process"]["args"] = json!(args);
+        std::fs::write(self.path("config.json"), spec.to_string()).expect("a document");
+        self
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=2", "30", support::LANDSTRIP]);
+        command.arg("--root").arg(self.path("state")).args(&self.options).args(args);
+        command.current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn call(&self, args: &[&str]) -> Answer {
+        // Files, since a container that is left running would hold a pipe open.
+        let files = ["out", "err"].map(|name| self.path(&format!("{name}-{}", id())));
+        let mut command = self.command(args);
+        let open = |path: &Path| std::fs::File::create(path).expect("a file");
+        command.stdout(open(&files[0])).stderr(open(&files[1]));
+        let code = command.status().expect("timeout(1)").code();
+        let [out, err] = files.map(|path| std::fs::read_to_string(path).expect("text"));
+        Answer { code, out, err }
+    }
+
+    fn state(&self, id: &str) -> Value {
+        serde_json::from_str(&self.call(&["state", id]).good()).expect("JSON")
+    }
+
+    /// Runs a program to its end.
+    fn run(&self, args: &[&str]) -> Answer {
+        self.program(args).call(&["run", "--bundle", ".", &id()])
+    }
+
+    /// Runs a shell script to its end, and gives what it wrote.
+    fn sh(&self, script: &str) -> String {
+        self.run(&["sh", "-c", script]).good()
+    }
+
+    /// A container whose program waits.
+    fn waiting(&self) -> Waiting<'_> {
+        let id = id();
+        self.program(&["sleep", "1000"]).call(&["run", "--detach", "-b", ".", &id]).good();
+        Waiting { place: self, id }
+    }
+}
+
+/// A container that is taken away with this.
+struct Waiting<'a> {
+    place: &'a Place,
+    id: String,
+}
+
+impl Waiting<'_> {
+    fn exec(&self, args: &[&str]) -> Answer {
+        self.place.call(&[&["exec"], args].concat())
+    }
+
+    fn sh(&self, script: &str) -> String {
+        self.exec(&[&self.id, "sh", "-c", script]).good()
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let _gone = self.place.call(&["delete", "--force", &self.id]);
+    }
+}
+
+fn ready(what: &str) -> bool {
+    have(what, &["root", BUSYBOX])
+}
+
+/// Waits until a container has ended, by the pid that its state had.
+fn gone(pid: &Value) {
+    let pid = u32::try_from(pid.as_u64().expect("a pid")).expect("a pid");
+    assert!(support::ends(pid, std::time::Duration::from_secs(10)), "{pid} still runs");
+}
+
+fn status(place: &Place, id: &str) -> String {
+    place.state(id)["status"].as_str().expect("a status").to_owned()
+}
+
+#[test]
+fn a_container_lives() {
+    if !ready("a_container_lives") {
+        return;
+    }
+    let (place, id) = (Place::new(), id());
+    place.program(&["sleep", "1000"]);
+    place.call(&["create", "--pid-file", "pid", "--bundle", ".", &id]).good();
+    let state = place.state(&id);
+    assert_eq!(state["ociVersion"], "1.0.2");
+    assert_eq!(state["id"], id.as_str());
+    assert_eq!(state["status"], "created");
+    assert_eq!(state["bundle"], place.dir.path().to_str().expect("a path"));
+    assert_eq!(state["annotations"], json!({"org.example.key": "value"}));
+    let pid = std::fs::read_to_string(place.path("pid")).expect("the pid file");
+    assert_eq!(state["pid"].to_string(), pid);
+    // Nothing runs yet.
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).expect("a process");
+    assert_ne!(name.trim(), "sleep");
+
+    place.call(&["create", "-b", ".", &id]).bad("already exists");
+    place.call(&["delete", &id]).bad("is not stopped");
+    place.call(&["start", &id]).good();
+    assert_eq!(status(&place, &id), "running");
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).expect("a process");
+    assert_eq!(name.trim(), "sleep");
+    place.call(&["start", &id]).bad("is not created");
+    assert_eq!(place.call(&["list", "-q"]).good(), format!("{id}\n"));
+    place.call(&["kill", &id, "KILL"]).good();
+    gone(&state["pid"]);
+    assert_eq!(status(&place, &id), "stopped");
+    place.call(&["kill", &id, "9"]).bad("not running");
+    place.call(&["exec", &id, "id"]).bad("not running");
+    place.call(&["delete", &id]).good();
+    place.call(&["state", &id]).bad("does not exist");
+    place.call(&["delete", &id]).bad("does not exist");
+    place.call(&["delete", "--force", &id]).good();
+    assert_eq!(std::fs::read_dir(place.path("state")).expect("states").count(), 0);
+}
+
+#[test]
+fn options_stand_before_and_behind_the_name() {
+    if !ready("options") {
+        return;
+    }
+    let (place, id) = (Place::new(), id());
+    place.program(&["sleep", "1000"]);
+    let other = place.path("other.json");
+    std::fs::rename(place.path("config.json"), &other).expect("rename");
+    let other = other.to_str().expect("a path");
+    place.call(&["create", &id, "--config", other, "--bundle", "."]).good();
+    place.call(&["delete", &id, "--force"]).good();
+    place.call(&["--log-format=json", "--debug", "create", "-f", other, &id]).good();
+    place.call(&["kill", "--all", &id, "SIGKILL"]).good();
+    place.call(&["delete", "-f", &id]).good();
+}
+
+#[test]
+fn run_ends_as_its_program_does() {
+    if !ready("run") {
+        return;
+    }
+    let place = Place::new();
+    assert_eq!(place.run(&["sh", "-c", "echo hi; exit 7"]).code, Some(7));
+    assert_eq!(place.run(&["sh", "-c", "kill -9 $$; kill -TERM 1; exec sleep 0"]).code, Some(0));
+    place.program(&["sh", "-c", "exit 3"]);
+    // The bundle alone, and one in the current directory.
+    assert_eq!(place.call(&["run", "./"]).code, Some(3));
+    assert_eq!(place.call(&["run", &id()]).code, Some(3));
+    let kept = id();
+    assert_eq!(place.call(&["run", "--keep", &kept]).code, Some(3));
+    assert_eq!(status(&place, &kept), "stopped");
+    place.call(&["delete", &kept]).good();
+    assert_eq!(std::fs::read_dir(place.path("state")).expect("states").count(), 0);
+}
+
+#[test]
+fn what_does_not_start_says_why_and_leaves_nothing() {
+    if !ready("what does not start") {
+        return;
+    }
+    let mut place = Place::new();
+    for (args, says, code) in [
+        (&["nonsense"][..], "executable file not found in $PATH", 127),
+        (&["/nowhere"], "No such file or directory", 127),
+        (&["/etc"], "Permission denied", 126),
+    ] {
+        let answer = place.run(args);
+        assert_eq!(answer.code, Some(code), "{answer:?}");
+        answer.bad(says);
+        place.program(args).call(&["create", "-b", ".", &id()]).bad(says);
+    }
+    std::fs::write(place.path("rootfs/bin/text"), "no program").expect("a file");
+    let mode = PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(place.path("rootfs/bin/text"), mode).expect("chmod");
+    // What only execve(2) finds out comes from `start`.
+    let started = id();
+    place.program(&["text"]).call(&["create", "-b", ".", &started]).good();
+    place.call(&["start", &started]).bad("Exec format error");
+    place.call(&["delete", "-f", &started]).good();
+
+    place.spec["process"]["user"] = json!({"uid": 1000, "gid": 1000});
+    place.spec["process"]["cwd"] = json!("/bin/sh");
+    place.run(&["id"]).bad("process.cwd");
+    place.spec["process"]["cwd"] = json!("/");
+    place.spec["root"]["path"] = json!("nowhere");
+    place.run(&["id"]).bad("root.path");
+    place.spec["root"]["path"] = json!("rootfs");
+    place.spec["annotations"]["dev.landstrip.policy"] = json!("/p.json");
+    place.run(&["id"]).bad("dev.landstrip.policy");
+    for bad in ["a/b", "..", ""] {
+        place.call(&["create", "-b", ".", bad]).bad("invalid container id");
+    }
+    assert_eq!(std::fs::read_dir(place.path("state")).expect("states").count(), 0);
+}
+
+#[test]
+fn the_log_has_errors_as_engines_read_them() {
+    if !ready("log") {
+        return;
+    }
+    let place = Place::new();
+    let log = |format: &str| {
+        let path = place.path(&format!("log-{format}"));
+        let options = ["--log", path.to_str().expect("a path"), "--log-format", format];
+        place.call(&[&options[..], &["state", "nobody"]].concat()).bad("does not exist");
+        std::fs::read_to_string(path).expect("a log")
+    };
+    let line: Value = serde_json::from_str(log("json").trim()).expect("JSON");
+    assert_eq!(line["level"], "error");
+    assert!(line["msg"].as_str().expect("a text").contains("does not exist"), "{line}");
+    assert!(line["time"].as_str().expect("a time").ends_with('Z'), "{line}");
+    assert!(log("text").contains("level=error msg="));
+}
+
+#[test]
+fn exec_joins_everything() {
+    if !ready("exec") {
+        return;
+    }
+    let mut place = Place::new();
+    place.spec["process"]["noNewPrivileges"] = json!(true);
+    place.spec["linux"]["seccomp"] = json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 13}],
+    });
+    let waiting = place.waiting();
+    let pid = place.state(&waiting.id)["pid"].clone();
+    let theirs = |path: String| {
+        let link = std::fs::read_link(path).expect("a link");
+        link.to_str().expect("text").to_owned()
+    };
+    for kind in ["pid", "mnt", "ipc", "uts", "net"] {
+        let inside = waiting.sh(&format!("readlink /proc/self/ns/{kind}"));
+        assert_eq!(inside.trim(), theirs(format!("/proc/{pid}/ns/{kind}")), "{kind}");
+        assert_ne!(inside.trim(), theirs(format!("/proc/self/ns/{kind}")), "{kind}");
+    }
+    let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("cgroups");
+    assert_eq!(waiting.sh("cat /proc/self/cgroup"), cgroup);
+    let own = "grep -E '^(Seccomp|NoNewPrivs|Cap...):' /proc/self/status";
+    assert_eq!(
+        waiting.sh(own),
+        waiting.sh("grep -E '^(Seccomp|NoNewPrivs|Cap...):' /proc/1/status")
+    );
+    waiting.exec(&[&waiting.id, "busybox", "mkdir", "/tmp/x"]).bad("Permission denied");
+    assert_eq!(waiting.exec(&[&waiting.id, "sh", "-c", "exit 5"]).code, Some(5));
+
+    let words =
+        ["--user", "5:6", "--env", "A=b c", "--cwd", "/tmp", "--cap", "net_admin", "-g", "7"];
+    let script = "id -u; id -g; id -G; echo $A; busybox pwd; grep CapBnd /proc/self/status";
+    let answer = waiting.exec(&[&words[..], &[&waiting.id, "sh", "-c", script]].concat()).good();
+    assert_eq!(answer, "5\n6\n6 7\nb c\n/tmp\nCapBnd:\t0000000000001021\n");
+    for user in ["root", "5:", "-1", "4294967295"] {
+        waiting.exec(&[&format!("--user={user}"), &waiting.id, "id"]).bad("--user");
+    }
+
+    let document = json!({
+        "args": ["sh", "-c", "id -u; umask; ulimit -n; grep NoNewPrivs /proc/self/status"],
+        "cwd": "/tmp", "env": ["PATH=/bin"], "user": {"uid": 9, "gid": 9, "umask": 0o27},
+        "rlimits": [{"type": "RLIMIT_NOFILE", "soft": 99, "hard": 99}],
+    });
+    std::fs::write(place.path("process.json"), document.to_string()).expect("a document");
+    let words = ["--process", "process.json", "--pid-file", "exec-pid", &waiting.id];
+    assert_eq!(waiting.exec(&words).good(), "9\n0027\n99\nNoNewPrivs:\t0\n");
+    assert!(std::fs::read_to_string(place.path("exec-pid")).expect("a pid").parse::<i32>().is_ok());
+    // A second process of a container that is paused has to wait, and so has who asks for it.
+    if support::have::cgroup("freezer") {
+        place.call(&["pause", &waiting.id]).good();
+        assert_eq!(status(&place, &waiting.id), "paused");
+        waiting.exec(&[&waiting.id, "id"]).bad("paused");
+        place.call(&["resume", &waiting.id]).good();
+        assert_eq!(status(&place, &waiting.id), "running");
+    }
+}
+
+#[test]
+fn the_program_is_what_the_document_says() {
+    if !ready("the program") {
+        return;
+    }
+    let mut place = Place::new();
+    std::fs::write(place.path("rootfs/etc/passwd"), "u:x:77:1::/home/u:/bin/sh\n").expect("a file");
+    place.spec["hostname"] = json!("a-host");
+    place.spec["domainname"] = json!("a-domain");
+    let process = &mut place.spec["process"];
+    process["user"] = json!({"uid": 77, "gid": 88, "additionalGids": [99], "umask": 0o37});
+    let caps = json!(["CAP_KILL", "CAP_NET_RAW"]);
+    let sets = ["bounding", "effective", "permitted", "inheritable", "ambient"];
+    process["capabilities"] = sets.iter().map(|set| ((*set).to_owned(), caps.clone())).collect();
+    process["rlimits"] = json!([{"type": "RLIMIT_CORE", "soft": 10, "hard": 4096}]);
+    process["oomScoreAdj"] = json!(500);
+    process["ioPriority"] = json!({"class": "IOPRIO_CLASS_IDLE", "priority": 0});
+    process["scheduler"] = json!({"policy": "SCHED_BATCH", "nice": 5});
+    process["cwd"] = json!("/made/for/it");
+    place.spec["linux"]["personality"] = json!({"domain": "LINUX32"});
+    let script = "id -u; id -g; id -G; umask; busybox pwd; busybox hostname
+        cat /proc/sys/kernel/domainname /proc/self/oom_score_adj /proc/self/personality
+        grep -E 'Cap|NoNew|Seccomp:' /proc/self/status; grep core /proc/self/limits; echo $HOME
+        busybox cut -d' ' -f19,41 /proc/self/stat";
+    let seen = place.sh(script);
+    let lines: Vec<&str> = seen.lines().collect();
+    let cap = "0000000000002020";
+    let expected = [
+        "77",
+        "88",
+        "88 99",
+        "0037",
+        "/made/for/it",
+        "a-host",
+        "a-domain",
+        "500",
+        "00000008",
+        &format!("CapInh:\t{cap}"),
+        &format!("CapPrm:\t{cap}"),
+        &format!("CapEff:\t{cap}"),
+        &format!("CapBnd:\t{cap}"),
+        &format!("CapAmb:\t{cap}"),
+        "NoNewPrivs:\t0",
+        "Seccomp:\t0",
+    ];
+    assert_eq!(lines[..expected.len()], expected, "{seen}");
+    assert!(
+        lines[16].split_whitespace().eq(["Max", "core", "file", "size", "10", "4096", "bytes"]),
+        "{seen}"
+    );
+    // Nice 5, and the policy SCHED_BATCH.
+    assert_eq!(lines[17..], ["/home/u", "5 3"], "{seen}");
+}
+
+#[test]
+fn descriptors_of_the_caller_are_closed_but_those_preserved() {
+    if !ready("descriptors") {
+        return;
+    }
+    let place = Place::new();
+    place.program(&["sh", "-c", "busybox ls /proc/self/fd; cat /proc/self/fd/3"]);
+    std::fs::write(place.path("kept"), "kept\n").expect("a file");
+    let run = |options: &str| {
+        let script = format!("exec \"$@\" run {options} {} 3<kept 4<kept 9<kept", id());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, "sh", "timeout", "20", support::LANDSTRIP, "--root", "state"]);
+        let output = shell.current_dir(place.dir.path()).output().expect("a shell");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // One more is the directory itself, as it is listed.
+    assert_eq!(run(""), "0\n1\n2\n3\n");
+    assert_eq!(run("--preserve-fds 2"), "0\n1\n2\n3\n4\n5\nkept\n");
+    let answer = place.call(&["run", "--preserve-fds", "50", &id()]);
+    answer.bad("--preserve-fds: descriptor");
+}
+
+#[test]
+fn a_number_that_is_used_again_is_left_alone() {
+    if !ready("pid reuse") {
+        return;
+    }
+    let place = Place::new();
+    let waiting = place.waiting();
+    let path = place.path("state").join(&waiting.id).join("state.json");
+    let good = std::fs::read(&path).expect("a state");
+    let mut state: Value = serde_json::from_slice(&good).expect("JSON");
+    // The number now is that of a process which is none of the container's.
+    state["startTime"] = json!(state["startTime"].as_u64().expect("a time") + 1);
+    std::fs::write(&path, state.to_string()).expect("write");
+    assert_eq!(status(&place, &waiting.id), "stopped");
+    place.call(&["kill", &waiting.id, "KILL"]).bad("not running");
+    waiting.exec(&[&waiting.id, "id"]).bad("not running");
+    std::fs::write(&path, good).expect("write");
+    assert_eq!(status(&place, &waiting.id), "running");
+}
+
+#[test]
+fn what_a_killed_create_leaves_is_deleted_by_force() {
+    if !ready("killed create") {
+        return;
+    }
+    let place = Place::new();
+    let half = id();
+    std::fs::create_dir_all(place.path("state").join(&half)).expect("a directory");
+    std::fs::write(place.path("state").join(&half).join("config.json"), "{").expect("a file");
+    assert_eq!(status(&place, &half), "creating");
+    place.call(&["start", &half]).bad("not created");
+    place.call(&["delete", &half]).bad("--force");
+    place.call(&["delete", "--force", &half]).good();
+    place.call(&["state", &half]).bad("does not exist");
+}
+
+/// Waits for a terminal at a console socket, as conmon does.
+fn terminal(listener: &std::os::unix::net::UnixListener) -> OwnedFd {
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+    let (socket, _) = listener.accept().expect("a connection");
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [0; 64];
+    let mut parts = [std::io::IoSliceMut::new(&mut bytes)];
+    recvmsg(&socket, &mut parts, &mut ancillary, RecvFlags::empty()).expect("a message");
+    ancillary
+        .drain()
+        .find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        })
+        .expect("a descriptor")
+}
+
+#[test]
+fn a_terminal_goes_to_the_console_socket() {
+    use std::io::Read;
+    if !ready("terminal") {
+        return;
+    }
+    let mut place = Place::new();
+    place.spec["process"]["terminal"] = json!(true);
+    place.spec["process"]["consoleSize"] = json!({"height": 33, "width": 77});
+    let listener = std::os::unix::net::UnixListener::bind(place.path("socket")).expect("a socket");
+    place.program(&["sh", "-c", "tty; stty size; stat -c %t:%T /dev/console; echo end"]);
+    place.call(&["create", &id()]).bad("--console-socket");
+    let id = id();
+    let reader = std::thread::spawn(move || {
+        let mut terminal = std::fs::File::from(terminal(&listener));
+        let mut text = Vec::new();
+        let mut buffer = [0; 256];
+        // Its other end is gone at the end: an error, not an end of file.
+        while let Ok(length @ 1..) = terminal.read(&mut buffer) {
+            text.extend_from_slice(&buffer[..length]);
+        }
+        String::from_utf8(text).expect("text")
+    });
+    place.call(&["create", "--console-socket", "socket", &id]).good();
+    place.call(&["start", &id]).good();
+    let text = reader.join().expect("the reader").replace("\r\n", "\n");
+    place.call(&["delete", "-f", &id]).good();
+    assert_eq!(text, "/dev/pts/0\n33 77\n88:0\nend\n");
+}
+
+#[test]
+fn hooks_run_where_and_when_they_should() {
+    if !ready("hooks") {
+        return;
+    }
+    let mut place = Place::new();
+    let path = |name: &str| place.path(name).to_str().expect("a path").to_owned();
+    let (log, script) = (path("log"), path("hook"));
+    // What it gets and where it is; /bin/sh is the host's or the container's.
+    let text = "#!/bin/sh\nstatus=$(cat)\nstatus=${status#*'\"status\":\"'}\nif [ -e /probe-host ]; \
+        then at=host; else at=inside; fi\necho \"$0 $1 $X ${status%%'\"'*} $(readlink /proc/self/ns/uts)\" >> LOG\n";
+    std::fs::write(&script, text.replace("LOG", &log)).expect("a file");
+    let inside = place.path("rootfs/hook");
+    std::fs::write(&inside, text.replace("LOG", "/log")).expect("a file");
+    for file in [Path::new(&script), &inside] {
+        std::fs::set_permissions(file, PermissionsExt::from_mode(0o755)).expect("chmod");
+    }
+    let hook = |path: &str, name: &str| json!([{"path": path, "args": ["h", name], "env": ["X=x", "PATH=/bin:/usr/bin"]}]);
+    place.spec["hooks"] = json!({
+        "prestart": hook(&script, "prestart"), "createRuntime": hook(&script, "createRuntime"),
+        "createContainer": hook(&script, "createContainer"),
+        "startContainer": hook("/hook", "startContainer"),
+        "poststart": hook(&script, "poststart"), "poststop": hook(&script, "poststop"),
+    });
+    let id = id();
+    place.program(&["sleep", "1000"]).call(&["create", &id]).good();
+    let own = std::fs::read_link("/proc/self/ns/uts").expect("a link");
+    let pid = place.state(&id)["pid"].clone();
+    let theirs = std::fs::read_link(format!("/proc/{pid}/ns/uts")).expect("a link");
+    let (own, theirs) = (own.display(), theirs.display());
+    let mut expected = vec![
+        format!("{script} prestart x creating {own}"),
+        format!("{script} createRuntime x creating {own}"),
+        format!("{script} createContainer x creating {theirs}"),
+    ];
+    let seen = || {
+        let text = std::fs::read_to_string(place.path("log")).expect("a log");
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(seen(), expected);
+    place.call(&["start", &id]).good();
+    let inside = std::fs::read_to_string(place.path("rootfs/log")).expect("a log");
+    assert_eq!(inside, format!("/hook startContainer x created {theirs}\n"));
+    expected.push(format!("{script} poststart x running {own}"));
+    assert_eq!(seen(), expected);
+    place.call(&["delete", "-f", &id]).good();
+    expected.push(format!("{script} poststop x stopped {own}"));
+    assert_eq!(seen(), expected);
+}
+
+#[test]
+fn a_hook_that_fails_or_hangs_ends_the_create() {
+    if !ready("failing hooks") {
+        return;
+    }
+    let mut place = Place::new();
+    for (hook, says) in [
+        (
+            json!({"path": "/bin/sh", "args": ["sh", "-c", "echo because >&2; exit 4"]}),
+            "exit status 4: because",
+        ),
+        (
+            json!({"path": "/bin/sh", "args": ["sh", "-c", "sleep 1000"], "timeout": 1}),
+            "longer than 1 s",
+        ),
+        (json!({"path": "/nowhere"}), "No such file"),
+    ] {
+        for point in ["prestart", "createRuntime", "createContainer"] {
+            place.spec["hooks"] = json!({point: [hook.clone()]});
+            place.program(&["id"]).call(&["create", &id()]).bad(says);
+        }
+    }
+    assert_eq!(std::fs::read_dir(place.path("state")).expect("states").count(), 0);
+}
+
+#[test]
+fn a_profile_that_notifies_hands_its_listener_over() {
+    use std::io::IoSliceMut;
+    if !ready("listener") {
+        return;
+    }
+    let mut place = Place::new();
+    let listener = std::os::unix::net::UnixListener::bind(place.path("agent")).expect("a socket");
+    place.spec["linux"]["seccomp"] = json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "listenerPath": place.path("agent"), "listenerMetadata": "meta",
+        "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_NOTIFY"}],
+    });
+    let agent = std::thread::spawn(move || {
+        use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+        let (socket, _) = listener.accept().expect("a connection");
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut bytes = vec![0; 65536];
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let got =
+            recvmsg(&socket, &mut parts, &mut ancillary, RecvFlags::empty()).expect("a message");
+        let fd = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        });
+        let fd = fd.expect("a descriptor");
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).expect("a link");
+        let state: Value = serde_json::from_slice(&bytes[..got.bytes]).expect("JSON");
+        // Closed without an answer: the call fails.
+        (state, link)
+    });
+    let id = id();
+    place.program(&["busybox", "mkdir", "/tmp/x"]).call(&["create", &id]).good();
+    let pid = place.state(&id)["pid"].clone();
+    let (state, link) = agent.join().expect("the agent");
+    assert_eq!(link.to_str(), Some("anon_inode:seccomp notify"));
+    assert_eq!(state["fds"], json!(["seccompFd"]));
+    assert_eq!(state["metadata"], "meta");
+    assert_eq!(state["pid"], pid);
+    assert_eq!(
+        (&state["state"]["id"], &state["state"]["status"]),
+        (&json!(id), &json!("creating"))
+    );
+    place.call(&["start", &id]).good();
+    gone(&pid);
+    assert!(!place.path("rootfs/tmp/x").exists());
+    place.call(&["delete", &id]).good();
+}
