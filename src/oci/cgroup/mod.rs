@@ -8,13 +8,17 @@ mod file;
 mod freeze;
 mod limits;
 mod memory;
+pub mod oom;
 mod others;
 mod place;
+mod rdt;
+mod stats;
+mod systemd;
 #[cfg(test)]
 mod tests;
 
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use oci_spec::runtime::{LinuxResources, Spec};
 use rustix::fs::{Mode, OFlags};
@@ -25,6 +29,8 @@ use serde::{Deserialize, Serialize};
 use super::{Error, Result};
 use freeze::Freezer;
 use place::Place;
+use rdt::Rdt;
+use systemd::Unit;
 
 /// Who makes the cgroups (`--cgroup-manager`, `--systemd-cgroup`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +65,12 @@ pub struct Cgroup {
     /// Some hierarchy is done without.
     partial: bool,
     rootless: bool,
+    /// Who made them, where it was not us.
+    unit: Option<Unit>,
+    rdt: Option<Rdt>,
+    /// The document has no device rules. Only known while the container is created.
+    #[serde(skip)]
+    no_devices: bool,
 }
 
 /// What a mount of type `cgroup` in the container has to show.
@@ -86,37 +98,84 @@ pub struct Hierarchy {
 
 impl Cgroup {
     /// Makes the cgroups, without limits but for this: a document without device rules gets those that
-    /// every container has. `warn` is told what is done without.
+    /// every container has. `warn` is told what is done without. `linux.intelRdt` is made with them; with
+    /// systemd they are made when the first process enters.
     ///
     /// # Errors
     ///
     /// Where one cannot be made, or exists and holds processes. None is left then.
     pub fn create(request: &Request<'_>, warn: &mut dyn FnMut(String)) -> Result<Cgroup> {
-        let mut cgroup = Cgroup { places: Vec::new(), partial: false, rootless: request.rootless };
-        match request.manager {
-            Manager::Disabled => {
-                cgroup.partial = true;
-                return Ok(cgroup);
-            }
-            Manager::Systemd => {
-                return Err(Error::new("the systemd cgroup manager is not supported yet"));
-            }
-            Manager::Cgroupfs => {}
-        }
         let linux = request.spec.linux().as_ref();
-        let path = linux.and_then(|linux| linux.cgroups_path().clone()).unwrap_or_default();
-        let path = if path.as_os_str().is_empty() { PathBuf::from(request.id) } else { path };
-        let made = cgroup.make(&path, warn).and_then(|()| {
-            let resources = linux.and_then(|linux| linux.resources().as_ref());
-            match resources.and_then(|resources| resources.devices().as_ref()) {
-                Some(_) => Ok(()),
-                None => devices::set(&mut limits::Limits::new(&cgroup, warn), &[]),
-            }
-        });
+        let resources = linux.and_then(|linux| linux.resources().as_ref());
+        let devices = resources.and_then(|resources| resources.devices().as_ref());
+        let mut cgroup = Cgroup {
+            places: Vec::new(),
+            partial: false,
+            rootless: request.rootless,
+            unit: None,
+            rdt: None,
+            no_devices: devices.is_none(),
+        };
+        let made = cgroup.build(request, warn);
         if made.is_err() {
             let _ = cgroup.remove();
         }
         made.map(|()| cgroup)
+    }
+
+    fn build(&mut self, request: &Request<'_>, warn: &mut dyn FnMut(String)) -> Result<()> {
+        let linux = request.spec.linux().as_ref();
+        if let Some(rdt) = linux.and_then(|linux| linux.intel_rdt().as_ref()) {
+            self.rdt = Some(Rdt::make(rdt, request.id)?);
+        }
+        match request.manager {
+            Manager::Disabled => {
+                self.partial = true;
+                Ok(())
+            }
+            Manager::Systemd => self.find_unit(request),
+            Manager::Cgroupfs => {
+                let path = linux.and_then(|linux| linux.cgroups_path().clone()).unwrap_or_default();
+                let path = if path.as_os_str().is_empty() { request.id.into() } else { path };
+                self.make(&path, warn)?;
+                self.set_usual_devices(warn)
+            }
+        }
+    }
+
+    fn set_usual_devices(&self, warn: &mut dyn FnMut(String)) -> Result<()> {
+        match self.no_devices {
+            true => devices::set(&mut limits::Limits::new(self, warn), &[]),
+            false => Ok(()),
+        }
+    }
+
+    fn find_unit(&mut self, request: &Request<'_>) -> Result<()> {
+        let hierarchies = place::hierarchies()?;
+        let alone = hierarchies.iter().all(|hierarchy| hierarchy.unified);
+        let unit = Unit::of(request, alone)?;
+        let path = unit.cgroup()?;
+        for hierarchy in &hierarchies {
+            let place = place::locate(hierarchy, &path, alone);
+            if place.dir.exists() {
+                place.check(false)?;
+            }
+            self.places.push(place);
+        }
+        self.unit = Some(unit);
+        Ok(())
+    }
+
+    /// Has systemd make the scope with its first process. It moves that in the hierarchies that it knows.
+    fn start_unit(&self, unit: &Unit, pid: Pid) -> Result<()> {
+        unit.start(pid)?;
+        for place in &self.places {
+            place.make().map_err(|(errno, dir)| {
+                Error::new(format!("cannot make {}: {errno}", dir.display()))
+            })?;
+            place.enter(pid)?;
+        }
+        self.set_usual_devices(&mut |_| {})
     }
 
     fn make(&mut self, path: &Path, warn: &mut dyn FnMut(String)) -> Result<()> {
@@ -160,12 +219,18 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Moves a process in; systemd's manager makes the scope with it.
+    /// Moves a process in; systemd's manager makes the scope with the first, and is waited for.
     ///
     /// # Errors
     ///
-    /// As write(2) on `cgroup.procs`.
+    /// As write(2) on `cgroup.procs`, or as systemd has it.
     pub fn enter(&self, pid: Pid) -> Result<()> {
+        if let Some(rdt) = &self.rdt {
+            rdt.enter(pid)?;
+        }
+        if let Some(unit) = self.unit.as_ref().filter(|unit| unit.is_new()) {
+            return self.start_unit(unit, pid);
+        }
         for place in &self.places {
             place.enter(pid)?;
         }
@@ -200,6 +265,9 @@ impl Cgroup {
     /// A resource that cannot be applied, by the name it has in the document; without root and without
     /// delegation `warn` is told instead.
     pub fn apply(&self, resources: &LinuxResources, warn: &mut dyn FnMut(String)) -> Result<()> {
+        if let Some(unit) = self.unit.as_ref().filter(|unit| !unit.is_new()) {
+            unit.update(resources, self.places.iter().all(|place| place.unified))?;
+        }
         limits::Limits::new(self, warn).set(resources)
     }
 
@@ -276,17 +344,29 @@ impl Cgroup {
     ///
     /// # Errors
     ///
-    /// Where the files cannot be read.
+    /// Where the container has no cgroup, or it is gone.
     pub fn stats(&self) -> Result<serde_json::Value> {
-        Err(Error::new("statistics of cgroups are not supported yet"))
+        stats::of(&self.places)
+    }
+
+    /// Watches for the end of memory, for `events`.
+    ///
+    /// # Errors
+    ///
+    /// Without a memory controller.
+    pub fn watch_memory(&self) -> Result<oom::Watch> {
+        oom::Watch::new(&self.places)
     }
 
     /// Removes them, and those made below; processes that are still dying are waited for a while.
     ///
     /// # Errors
     ///
-    /// Where one stays, and why.
+    /// The first that stays, and why, after all others are gone.
     pub fn remove(&self) -> Result<()> {
-        end::remove(&self.places)
+        let unit = self.unit.as_ref().map_or(Ok(()), Unit::stop);
+        let places = end::remove(&self.places);
+        let rdt = self.rdt.as_ref().map_or(Ok(()), Rdt::remove);
+        unit.and(places).and(rdt)
     }
 }

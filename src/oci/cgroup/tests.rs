@@ -1,6 +1,7 @@
 //! On the real kernel, as root: cgroups with processes in them.
 
 use super::*;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// A container's cgroups, ended and removed when dropped.
@@ -200,4 +201,95 @@ fn devices_are_held_by_the_kernel() {
     assert_eq!(devices(&mut made), (true, opens), "all");
     apply(&made, r#"{"devices":[{"allow":false,"access":"rwm"}]}"#);
     assert_eq!(devices(&mut made), (true, false), "and back");
+}
+
+#[test]
+fn statistics_have_runcs_form() {
+    if !is_root() {
+        return;
+    }
+    let mut made = make("stats", PLAIN).expect("cgroups");
+    made.child("while :; do :; done");
+    // Until it has run for a while, by its own account.
+    let usage = loop {
+        let stats = made.0.stats().expect("statistics");
+        let total = stats["cpu"]["usage"]["total"].as_u64().expect("a number");
+        if total > 1_000_000 {
+            break stats;
+        }
+        std::thread::yield_now();
+    };
+    for part in ["cpu", "cpuset", "memory", "pids", "blkio", "hugetlb", "intel_rdt"] {
+        assert!(usage[part].is_object(), "{part}: {usage}");
+    }
+    if made.0.places.iter().any(|place| place.has("pids")) {
+        assert_eq!(usage["pids"]["current"], 1);
+        assert!(usage["memory"]["usage"]["limit"].as_u64() > Some(0), "{usage}");
+        assert!(usage["memory"]["raw"]["rss"].is_u64(), "{usage}");
+    }
+    let places = std::mem::take(&mut made.0.places);
+    assert!(made.0.stats().is_err());
+    made.0.places = places;
+}
+
+#[test]
+fn the_end_of_memory_is_told() {
+    if !is_root() {
+        return;
+    }
+    let mut made = make("oom", PLAIN).expect("cgroups");
+    let Ok(mut watch) = made.0.watch_memory() else {
+        eprintln!("no memory controller: nothing is tested");
+        return;
+    };
+    let soon = || Some(std::time::Instant::now() + std::time::Duration::from_millis(1));
+    assert_eq!(watch.wait(soon()).expect("waiting"), oom::Event::Late);
+    let limits = resources(r#"{"memory":{"limit":8388608,"swap":8388608}}"#);
+    made.0.apply(&limits, &mut |text| panic!("{text}")).expect("limits");
+    made.child("x=12345678; while :; do x=$x$x; done");
+    let long = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    assert_eq!(watch.wait(Some(long)).expect("waiting"), oom::Event::OutOfMemory);
+    made.0.signal(libc::SIGKILL).expect("signalling");
+    made.1[0].wait().expect("the shell");
+    made.0.remove().expect("removing");
+    while watch.wait(Some(long)).expect("waiting") == oom::Event::OutOfMemory {}
+    assert_eq!(watch.wait(soon()).expect("waiting"), oom::Event::Gone);
+}
+
+#[test]
+fn what_the_container_made_below_goes_too() {
+    if !is_root() {
+        return;
+    }
+    let mut made = make("nested", PLAIN).expect("cgroups");
+    let pid = made.child("exec sleep 100");
+    for place in &made.0.places {
+        let below = place.dir.join("a/b");
+        std::fs::create_dir_all(&below).expect("a cgroup below");
+        if place.has("cpuset") {
+            continue;
+        }
+        file::write(&below, "cgroup.procs", &pid.as_raw_nonzero().to_string()).expect("moving");
+    }
+    assert_eq!(made.0.processes().expect("processes"), [pid]);
+    made.0.freeze(true).expect("freezing");
+    made.0.freeze(false).expect("thawing");
+}
+
+#[test]
+fn nothing_is_there_for_who_has_no_rights() {
+    let spec = spec(r#"{"ociVersion":"1.2.0","linux":{"intelRdt":{"closID":"x"}}}"#);
+    let request = Request { id: "x", spec: &spec, manager: Manager::Disabled, rootless: false };
+    let error = Cgroup::create(&request, &mut |_| {}).err();
+    if !std::path::Path::new("/sys/fs/resctrl/schemata").exists() {
+        assert!(error.expect("an error").to_string().starts_with("linux.intelRdt: "));
+    }
+    let spec = self::spec(PLAIN);
+    let request = Request { id: "x", spec: &spec, manager: Manager::Disabled, rootless: false };
+    let none = Cgroup::create(&request, &mut |text| panic!("{text}")).expect("no cgroup");
+    let mut told = Vec::new();
+    none.apply(&resources(r#"{"pids":{"limit":5}}"#), &mut |text| told.push(text)).expect("told");
+    assert!(told[0].starts_with("linux.resources.pids.limit is not applied"), "{told:?}");
+    assert!(none.freeze(true).is_err() && none.signal(9).is_err() && none.stats().is_err());
+    none.remove().expect("nothing to remove");
 }

@@ -48,6 +48,26 @@ pub fn set(limits: &mut Limits<'_, '_>, rules: &[LinuxDeviceCgroup]) -> Result<(
     }
 }
 
+/// The rules as `DeviceAllow=` of systemd.resource-control(5): a node or a group of them, and the access.
+/// `None` where everything is allowed. What systemd has no words for is left out: the file says more.
+///
+/// # Errors
+///
+/// A rule that makes no sense.
+pub fn systemd(rules: &[LinuxDeviceCgroup]) -> Result<Option<Vec<(String, String)>>> {
+    let mut all = rule::parse(rules).map_err(|why| refused(FIELD, why))?;
+    all.extend(rule::defaults());
+    let table = Table::of(&all).map_err(|why| refused(FIELD, why))?;
+    if table.allow {
+        return Ok(None);
+    }
+    let known = std::fs::read_to_string("/proc/devices").unwrap_or_default();
+    let line = |(devices, access): (&Devices, &u32)| {
+        Some((rule::systemd(devices, &known)?, letters(*access)))
+    };
+    Ok(Some(table.exceptions.iter().filter_map(line).collect()))
+}
+
 /// Why rules are not set.
 enum Failure {
     /// The kernel refused to do this.

@@ -210,6 +210,27 @@ pub fn listed(line: &str) -> Option<(Devices, u32)> {
     Some((Devices { kind, major, minor }, access))
 }
 
+/// How systemd names devices: by the links in `/dev/char` and `/dev/block`, or by the name that the text of
+/// `/proc/devices` has for a major number.
+pub fn systemd(devices: &Devices, known: &str) -> Option<String> {
+    let (kind, title) = match devices.kind {
+        Kind::Block => ("block", "Block devices:"),
+        Kind::Character => ("char", "Character devices:"),
+    };
+    match (devices.major, devices.minor) {
+        (None, None) => Some(format!("{kind}-*")),
+        (Some(major), Some(minor)) => Some(format!("/dev/{kind}/{major}:{minor}")),
+        (None, Some(_)) => None,
+        (Some(major), None) => {
+            let lines = known.lines().skip_while(|line| *line != title).skip(1);
+            let lines = lines.take_while(|line| !line.is_empty());
+            let mut pairs = lines.filter_map(|line| line.trim_start().split_once(' '));
+            let (_, name) = pairs.find(|(number, _)| number.parse() == Ok(major))?;
+            Some(format!("{kind}-{name}"))
+        }
+    }
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::*;
@@ -269,6 +290,20 @@ pub mod tests {
             let (devices, access) = listed(line).expect("a line");
             assert_eq!(format!("{devices} {}", letters(access)), line);
         }
+    }
+
+    #[test]
+    fn systemd_has_names_for_them() {
+        let known = "Character devices:\n  1 mem\n136 pts\n\nBlock devices:\n  1 ram\n";
+        let names: Vec<Option<String>> =
+            rules(&["+c *:* m", "+c 1:3 r", "+c 136:* r", "+b 1:* r", "+b 8:* r", "+c *:3 r"])
+                .iter()
+                .map(|rule| systemd(&rule.devices, known))
+                .collect();
+        let expected = [Some("char-*"), Some("/dev/char/1:3"), Some("char-pts"), Some("block-ram")];
+        let expected: Vec<Option<String>> =
+            expected.into_iter().chain([None, None]).map(|name| name.map(str::to_owned)).collect();
+        assert_eq!(names, expected);
     }
 
     #[test]
