@@ -9,6 +9,7 @@
 
 pub mod attack;
 pub mod client;
+pub mod container;
 pub mod have;
 pub mod mutations;
 pub mod scripts;

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use oci_spec::runtime::Spec;
 use rustix::fs::{FileType, fstat, makedev};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags as Attr;
@@ -10,7 +11,24 @@ use rustix::mount::MountAttrFlags as Attr;
 use super::options::Options;
 use super::target::{Root, clean};
 use super::tree::{self, Problem};
-use crate::oci::{Context, Result};
+use crate::oci::{Context, Error, Result};
+
+/// Refuses relative paths, which lead from nowhere.
+///
+/// # Errors
+///
+/// The path that is one.
+pub fn check(spec: &Spec) -> Result<()> {
+    let Some(linux) = spec.linux() else { return Ok(()) };
+    let both = [("maskedPaths", linux.masked_paths()), ("readonlyPaths", linux.readonly_paths())];
+    for (key, paths) in both {
+        let relative = |path: &&String| !path.starts_with('/');
+        if let Some(path) = paths.iter().flatten().find(relative) {
+            return Err(Error::new(format!("linux.{key}: {path:?} is not absolute")));
+        }
+    }
+    Ok(())
+}
 
 /// Makes the paths read-only that exist.
 ///
@@ -19,7 +37,8 @@ use crate::oci::{Context, Result};
 /// The path that cannot be, and why.
 pub fn read_only(root: Root<'_>, paths: &[String]) -> Result<()> {
     for path in paths {
-        let Some(target) = find(root, path).context(format!("readonlyPaths: {path:?}"))? else {
+        let Some(target) = find(root, path).context(format!("linux.readonlyPaths: {path:?}"))?
+        else {
             continue;
         };
         tree::clone_of(target.as_fd(), true)
@@ -27,7 +46,7 @@ pub fn read_only(root: Root<'_>, paths: &[String]) -> Result<()> {
                 tree::read_only(tree.as_fd())?;
                 tree::attach(tree.as_fd(), target.as_fd())
             })
-            .context(format!("readonlyPaths: {path:?}"))?;
+            .context(format!("linux.readonlyPaths: {path:?}"))?;
     }
     Ok(())
 }
@@ -41,10 +60,10 @@ pub fn read_only(root: Root<'_>, paths: &[String]) -> Result<()> {
 pub fn mask(root: Root<'_>, paths: &[String]) -> Result<()> {
     let mut covers = Covers { null: None, empty: None, root };
     for path in paths {
-        let Some(target) = find(root, path).context(format!("maskedPaths: {path:?}"))? else {
+        let Some(target) = find(root, path).context(format!("linux.maskedPaths: {path:?}"))? else {
             continue;
         };
-        covers.put(target.as_fd()).context(format!("maskedPaths: {path:?}"))?;
+        covers.put(target.as_fd()).context(format!("linux.maskedPaths: {path:?}"))?;
     }
     Ok(())
 }

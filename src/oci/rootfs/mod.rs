@@ -11,6 +11,7 @@ mod hide;
 mod ids;
 mod mounts;
 mod options;
+mod place;
 mod sysctl;
 mod target;
 mod tree;
@@ -84,6 +85,7 @@ fn namespace(spec: &Spec, kind: LinuxNamespaceType) -> Option<Option<&Path>> {
 pub fn prepare(around: &Surroundings<'_>) -> Result<Prepared> {
     let linux = around.spec.linux().as_ref();
     sysctl::check(around.spec)?;
+    hide::check(around.spec)?;
     if mounts::label(around.spec).is_some() && !Path::new("/sys/fs/selinux/enforce").exists() {
         return Err(Error::new("linux.mountLabel: this host has no SELinux"));
     }
@@ -146,8 +148,8 @@ impl Prepared {
             attached => attached,
         }
         .context(about_root())?;
+        let (root, late) = mounts::build(self.mounts, around, root, self.otherwise)?;
         let at = Root(root.as_fd());
-        let late = mounts::build(self.mounts, around, at, self.otherwise)?;
         if let Some(devices) = &self.devices {
             let dev =
                 at.find_or_make(Path::new("dev"), Make::Directory).context("the root's /dev")?;

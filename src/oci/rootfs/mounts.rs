@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespaceType as Namespace, Mount, Spec};
-use rustix::fs::{FileType, PROC_SUPER_MAGIC, fstat, fstatfs};
+use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::mount::{
     FsPickFlags, MountAttrFlags as Attr, MountFlags, MountPropagationFlags as Propagation,
@@ -12,50 +12,41 @@ use rustix::mount::{
 };
 
 use super::options::Options;
-use super::sysctl::is_procfs;
-use super::target::{Make, Root, Target, clean};
+use super::target::{Root, Target, clean};
 use super::tree::{self, Problem};
 use super::{Surroundings, cgroups, copy, ids, namespace};
 use crate::oci::sys::mount::Change;
 use crate::oci::{Error, Result};
 
-/// Files of procfs that may be covered: lxcfs shows the container's limits there. Everything else
-/// below `/proc` is what security depends on (CVE-2019-16884, CVE-2019-19921).
-const PROC: [&str; 10] = [
-    "proc/cpuinfo",
-    "proc/diskstats",
-    "proc/meminfo",
-    "proc/stat",
-    "proc/swaps",
-    "proc/uptime",
-    "proc/loadavg",
-    "proc/slabinfo",
-    "proc/sys/kernel/ns_last_pid",
-    "proc/sys/crypto/fips_enabled",
-];
-
 /// fsconfig(2) takes no longer strings.
 const LONGEST: usize = 255;
 
+/// What there is to mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     Bind,
     Remount,
     Proc,
     Sysfs,
     Tmpfs,
     Cgroup,
+    /// A link to be made, in place of a bind mount.
+    Link,
     Other,
 }
 
 /// One mount, with what only the host could open.
 pub struct Entry {
     /// Where, below the root.
-    path: PathBuf,
-    kind: Kind,
-    options: Options,
+    pub path: PathBuf,
+    /// What.
+    pub kind: Kind,
+    /// How.
+    pub options: Options,
     /// The clone of a bind mount's source.
-    source: Option<OwnedFd>,
+    pub source: Option<OwnedFd>,
+    /// The text of a link to be made.
+    pub link: PathBuf,
     /// The clones of the container's cgroups.
     cgroups: Vec<Option<OwnedFd>>,
 }
@@ -127,14 +118,12 @@ fn prepare_one(
         _ => Kind::Other,
     };
     let path = clean(mount.destination());
-    if path.as_os_str().is_empty() {
-        return Err(Problem::refused("nothing is mounted over the root itself"));
-    }
-    let mut entry = Entry { path, kind, options, source: None, cgroups: Vec::new() };
+    let mut entry =
+        Entry { path, kind, options, source: None, link: PathBuf::new(), cgroups: Vec::new() };
     let options = &mut entry.options;
     options.recursive |= typ == "rbind" && !options.bind;
-    if options.copy_up && kind != Kind::Tmpfs {
-        return Err(Problem::refused("tmpcopyup is for tmpfs"));
+    if options.copy_up && (kind != Kind::Tmpfs || entry.path.as_os_str().is_empty()) {
+        return Err(Problem::refused("tmpcopyup is for a tmpfs below the root"));
     }
     let mapped = mount.uid_mappings().is_some() || mount.gid_mappings().is_some();
     if (mapped || options.ids.is_some()) && kind != Kind::Bind {
@@ -145,6 +134,14 @@ fn prepare_one(
             if let Some((key, _)) = options.data.first() {
                 let said = format!("a bind mount has no option {key:?}");
                 return Err(Problem::refused(said));
+            }
+            if options.links.copy
+                && let Some(source) = mount.source()
+                && let Ok(text) = std::fs::read_link(around.bundle.join(source))
+            {
+                entry.kind = Kind::Link;
+                entry.link = text;
+                return Ok(entry);
             }
             match source(around, mount, options, otherwise) {
                 // Without the right to mount here, the container's root tries in its own namespaces.
@@ -167,7 +164,8 @@ fn source(
 ) -> std::result::Result<OwnedFd, Problem> {
     let none = || Problem::refused("a bind mount needs a source");
     let source = mount.source().as_deref().ok_or_else(none)?;
-    let tree = tree::clone(&around.bundle.join(source), options.recursive)?;
+    let clone = if options.links.source { tree::clone_link } else { tree::clone };
+    let tree = clone(&around.bundle.join(source), options.recursive)?;
     if let Some((uids, gids)) = mappings(around, mount, options)? {
         let userns =
             ids::namespace(uids, gids).map_err(|error| Problem::refused(error.to_string()))?;
@@ -206,7 +204,8 @@ fn mappings<'a>(
     }
 }
 
-/// Mounts everything, and returns what becomes read-only in the end.
+/// Mounts everything, and returns the root and what becomes read-only in the end. What is mounted over
+/// the root is the root from then on.
 ///
 /// # Errors
 ///
@@ -214,16 +213,23 @@ fn mappings<'a>(
 pub fn build(
     entries: Vec<Entry>,
     around: &Surroundings<'_>,
-    root: Root<'_>,
+    mut root: OwnedFd,
     otherwise: Propagation,
-) -> Result<Vec<Late>> {
+) -> Result<(OwnedFd, Vec<Late>)> {
     let mounts = around.spec.mounts().as_deref().unwrap_or_default();
     let mut late = Vec::new();
     for (entry, mount) in entries.into_iter().zip(mounts) {
-        let built = entry.build(around, mount, root, otherwise);
-        late.extend(built.map_err(|problem| failed(around, mount, &problem))?);
+        let (path, is_late) = (entry.path.clone(), entry.is_late());
+        let tree = entry
+            .build(around, mount, Root(root.as_fd()), otherwise)
+            .map_err(|problem| failed(around, mount, &problem))?;
+        match tree {
+            Some(tree) if path.as_os_str().is_empty() => root = tree,
+            Some(tree) if is_late => late.push(Late { path, tree }),
+            _ => {}
+        }
     }
-    Ok(late)
+    Ok((root, late))
 }
 
 fn failed(around: &Surroundings<'_>, mount: &Mount, problem: &Problem) -> Error {
@@ -241,15 +247,19 @@ fn failed(around: &Surroundings<'_>, mount: &Mount, problem: &Problem) -> Error 
 }
 
 impl Entry {
+    /// Mounts it, and returns the mount where there is one new one.
     fn build(
         mut self,
         around: &Surroundings<'_>,
         mount: &Mount,
         root: Root<'_>,
         otherwise: Propagation,
-    ) -> std::result::Result<Option<Late>, Problem> {
+    ) -> std::result::Result<Option<OwnedFd>, Problem> {
         if self.kind == Kind::Bind && self.source.is_none() {
             self.source = Some(source(around, mount, &self.options, otherwise)?);
+        }
+        if self.kind == Kind::Link {
+            return self.link(root).map(|()| None);
         }
         let target = self.target(root)?;
         self.allowed_over(&target)?;
@@ -270,8 +280,7 @@ impl Entry {
             },
         };
         tree::attach(tree.as_fd(), target.fd.as_fd())?;
-        let late = self.is_late().then(|| Late { path: self.path, tree });
-        Ok(late)
+        Ok(Some(tree))
     }
 
     /// It is written to once more before it becomes read-only: directories for other mounts, devices.
@@ -279,52 +288,6 @@ impl Entry {
         let written =
             self.kind == Kind::Tmpfs || self.kind != Kind::Bind && self.path == Path::new("dev");
         written && self.options.merged().read_only()
-    }
-
-    /// The place, opened; made if it is missing. What the kernel itself shows is mounted on ordinary
-    /// directories alone: through a link it would be elsewhere than everybody believes.
-    fn target(&self, root: Root<'_>) -> std::result::Result<Target, Problem> {
-        let make = match &self.source {
-            Some(tree) if FileType::from_raw_mode(fstat(tree)?.st_mode) != FileType::Directory => {
-                Make::File
-            }
-            _ => Make::Directory,
-        };
-        let target = match self.kind {
-            Kind::Remount => root.find(&self.path)?,
-            _ => root.find_or_make(&self.path, make)?,
-        };
-        let strict = matches!(self.kind, Kind::Proc | Kind::Sysfs | Kind::Cgroup)
-            || ["proc", "sys", "dev"].iter().any(|name| self.path == Path::new(name));
-        if strict && target.linked {
-            let said = "it is to be mounted on an ordinary directory, and this is a symbolic link";
-            return Err(Problem::refused(said));
-        }
-        Ok(target)
-    }
-
-    /// Refuses to cover what security depends on.
-    fn allowed_over(&self, target: &Target) -> std::result::Result<(), Problem> {
-        let inside = || Err(Problem::refused("it is inside /proc"));
-        if self.path == Path::new("proc") {
-            let proc = match (self.kind, &self.source) {
-                (Kind::Proc, _) => true,
-                (Kind::Remount, _) => true,
-                (Kind::Bind, Some(source)) => is_procfs(source)?,
-                _ => false,
-            };
-            if !proc {
-                let said = "only a file system of type proc is mounted there";
-                return Err(Problem::refused(said));
-            }
-        } else if self.path.starts_with("proc") {
-            if !PROC.iter().any(|allowed| self.path == Path::new(allowed)) {
-                return inside();
-            }
-        } else if target.linked && fstatfs(&target.fd)?.f_type == PROC_SUPER_MAGIC {
-            return inside();
-        }
-        Ok(())
     }
 
     /// Changes what is mounted at the target: with `bind` only this mount, otherwise the file system.

@@ -21,10 +21,23 @@ pub struct Options {
     pub copy_up: bool,
     /// `idmap` or `ridmap`: ids go through mappings; the latter says also in all mounts below.
     pub ids: Option<bool>,
+    /// Which links at the last name of source and target are taken as they are.
+    pub links: Links,
     /// Options of any superblock: `sync`, `lazytime`. They mean nothing to a bind mount.
     pub superblock: Vec<String>,
     /// Everything else, for the file system: a key and what stands behind its `=`.
     pub data: Vec<(String, Option<String>)>,
+}
+
+/// crun's options about links, crun.1 "Mount options".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    /// `copy-symlink`: a source that is a link is made at the target, and nothing is mounted.
+    pub copy: bool,
+    /// `src-nofollow`: a source that is a link is itself mounted.
+    pub source: bool,
+    /// `dest-nofollow`: a target that is a link is itself mounted on.
+    pub target: bool,
 }
 
 /// Attributes to set and to clear. What is in neither stays as it is.
@@ -135,6 +148,7 @@ impl Options {
             propagation: Vec::new(),
             copy_up: false,
             ids: None,
+            links: Links::default(),
             superblock: Vec::new(),
             data: Vec::new(),
         };
@@ -169,6 +183,9 @@ impl Options {
             "tmpcopyup" => self.copy_up = true,
             "idmap" => self.ids = Some(self.ids.unwrap_or_default()),
             "ridmap" => self.ids = Some(true),
+            "copy-symlink" => self.links.copy = true,
+            "src-nofollow" => self.links.source = true,
+            "dest-nofollow" => self.links.target = true,
             "sync" | "async" | "dirsync" | "lazytime" | "nolazytime" | "mand" | "nomand" => {
                 self.superblock.push(option.to_owned());
             }

@@ -74,6 +74,15 @@ pub fn clone(path: &Path, recursive: bool) -> Result<OwnedFd, Errno> {
     open_tree(CWD, path, clone_flags(recursive))
 }
 
+/// As [`clone`], of the link itself where `path` is one.
+///
+/// # Errors
+///
+/// As open_tree(2).
+pub fn clone_link(path: &Path, recursive: bool) -> Result<OwnedFd, Errno> {
+    open_tree(CWD, path, clone_flags(recursive) | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)
+}
+
 fn clone_flags(recursive: bool) -> OpenTreeFlags {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     if recursive { flags | OpenTreeFlags::AT_RECURSIVE } else { flags }
