@@ -649,3 +649,110 @@ fn a_profile_that_notifies_hands_its_listener_over() {
     assert!(!place.path("rootfs/tmp/x").exists());
     place.call(&["delete", &id]).good();
 }
+
+/// Runs a test's script as an ordinary user with subordinate ids, whom the machine has to have.
+fn ids_of(user: &str) -> Option<String> {
+    let text = std::fs::read_to_string("/etc/subuid").ok()?;
+    text.lines().find_map(|line| line.strip_prefix(user)?.strip_prefix(':').map(str::to_owned))
+}
+
+/// The document of a container without root: one id, or those of `subuid` besides.
+fn without_root(place: &mut Place, subordinate: Option<&str>) {
+    let kinds = ["user", "pid", "mount", "ipc", "uts"].map(|kind| json!({"type": kind}));
+    place.spec["linux"]["namespaces"] = json!(kinds);
+    let map = |own: u32| {
+        let mut maps = vec![json!({"containerID": 0, "hostID": own, "size": 1})];
+        if let Some((first, size)) = subordinate.and_then(|range| range.split_once(':')) {
+            let number = |text: &str| text.parse::<u32>().expect("a number");
+            maps.push(json!({"containerID": 1, "hostID": number(first), "size": number(size)}));
+        }
+        json!(maps)
+    };
+    place.spec["linux"]["uidMappings"] = map(rustix::process::getuid().as_raw());
+    place.spec["linux"]["gidMappings"] = map(rustix::process::getgid().as_raw());
+}
+
+#[test]
+fn a_user_runs_a_container_without_root() {
+    if !have("without root", &["user", "userns", BUSYBOX]) {
+        return;
+    }
+    let mut place = Place::new();
+    without_root(&mut place, None);
+    let own = rustix::process::getuid().as_raw();
+    let map = format!("0 {own} 1");
+    let seen = place.sh("id -u; cat /proc/self/uid_map");
+    assert!(seen.split_whitespace().eq(format!("0 {map}").split(' ')), "{seen}");
+    let waiting = place.waiting();
+    let seen = waiting.sh("id -u; cat /proc/self/uid_map; grep CapBnd /proc/self/status");
+    let expected = format!("0 {map} CapBnd: 0000000000000021");
+    assert!(seen.split_whitespace().eq(expected.split(' ')), "{seen}");
+    let pid = place.state(&waiting.id)["pid"].clone();
+    place.call(&["kill", &waiting.id, "KILL"]).good();
+    gone(&pid);
+    drop(waiting);
+    // Without a user namespace, it takes root.
+    place.spec["linux"]["namespaces"] = json!([{"type": "mount"}]);
+    place.spec["linux"]["uidMappings"] = Value::Null;
+    place.spec["linux"]["gidMappings"] = Value::Null;
+    place.run(&["id"]).bad("needs root");
+}
+
+#[test]
+fn a_user_has_the_ids_that_are_set_aside() {
+    let user = std::env::var("USER").unwrap_or_default();
+    let Some(range) = ids_of(&user) else {
+        eprintln!("skipped: subordinate ids: needs a line for {user:?} in /etc/subuid");
+        return;
+    };
+    if !have("subordinate ids", &["user", "userns", BUSYBOX, "cmd:newuidmap"]) {
+        return;
+    }
+    let mut place = Place::new();
+    without_root(&mut place, Some(&range));
+    place.spec["process"]["user"] = json!({"uid": 5, "gid": 6, "additionalGids": [7]});
+    assert_eq!(place.sh("id -u; id -G"), "5\n6 7\n");
+}
+
+#[test]
+fn the_runtime_cannot_be_written_from_a_container() {
+    if !ready("the runtime's file") {
+        return;
+    }
+    // A copy: this is the attack.
+    let place = Place::new();
+    let copy = place.path("runtime");
+    std::fs::copy(support::LANDSTRIP, &copy).expect("a copy");
+    let before = std::fs::metadata(&copy).expect("a file").len();
+    let id = id();
+    place.program(&["sleep", "1000"]);
+    let call = |args: &[&str]| {
+        let mut command = Command::new("timeout");
+        command.args(["20"]).arg(&copy).args(["--root", "state"]).args(args);
+        command.current_dir(place.dir.path()).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("timeout(1)").code()
+    };
+    assert_eq!(call(&["create", &id]), Some(0));
+    // The process that waits for `start` runs our file. Root takes hold of it, and waits until nobody runs it.
+    let pid = place.state(&id)["pid"].to_string();
+    let held = |path: &Path| {
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, rustix::fs::Mode::empty()).expect("a descriptor")
+    };
+    let write = |held: &OwnedFd| {
+        let path = format!("/proc/self/fd/{}", held.as_raw_fd());
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(path)
+            .map(|_| ())
+            .map_err(|e| e.raw_os_error())
+    };
+    let (through, direct) = (held(Path::new(&format!("/proc/{pid}/exe"))), held(&copy));
+    assert_eq!(call(&["start", &id]), Some(0));
+    let read_only = rustix::io::Errno::ROFS.raw_os_error();
+    assert_eq!(write(&through), Err(Some(read_only)));
+    // Control: it is the way that is closed, and not the file.
+    assert_eq!(write(&direct), Ok(()));
+    assert_eq!(call(&["delete", "-f", &id]), Some(0));
+    assert_eq!(std::fs::metadata(&copy).expect("a file").len(), before);
+}

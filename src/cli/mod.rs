@@ -177,11 +177,11 @@ fn hint(error: &clap::Error, line: &[OsString]) -> Option<String> {
 fn dispatch(args: Args, line: &[OsString]) -> u8 {
     let Args { global, command } = args;
     finish(match command {
-        Command::Run(args) => return run(&global, &args, name(line)),
+        Command::Run(args) => return run(&global, &args, line),
         #[cfg(target_os = "linux")]
-        Command::Container(command) => return container::command(&global, command, name(line)),
+        Command::Container(command) => return container::command(&global, command, line),
         #[cfg(not(target_os = "linux"))]
-        Command::Container(command) => container::command(&global, command, name(line)),
+        Command::Container(command) => container::command(&global, command, line),
         Command::Learn(args) => learn::learn(&args),
         Command::Policy(command) => policy::policy(&command),
         Command::Spec(args) => spec::spec(&args),
@@ -204,14 +204,18 @@ fn finish(result: Result<u8, Error>) -> u8 {
 
 /// `run` alone has a trap descriptor: its errors go there too, but those of usage.
 #[cfg(target_os = "linux")]
-fn run(global: &GlobalArgs, args: &RunArgs, name: &str) -> u8 {
+fn run(global: &GlobalArgs, args: &RunArgs, line: &[OsString]) -> u8 {
     if let Ok(What::Bundle { dir, id }) = args.what()
         && !container::is_host_root(dir, args.launch.config.as_deref())
     {
+        if args.trap_fd.is_some() || !args.inherit.is_empty() || !args.accept.is_empty() {
+            let message = "--trap-fd, --inherit and --accept are not supported for containers yet";
+            return finish(Err(Error::Usage(message.to_owned())));
+        }
         let RunArgs { launch, detach, keep, .. } = args;
         let id = id.map(str::to_owned);
         let launch = container::Launch { bundle: dir, id, launch, detach: *detach, keep: *keep };
-        return container::run(global, launch, name);
+        return container::run(global, launch, line);
     }
     let traps = match args.trap_fd.map(TrapFd::inherit).transpose() {
         Ok(traps) => traps,
@@ -230,7 +234,7 @@ fn run(global: &GlobalArgs, args: &RunArgs, name: &str) -> u8 {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn run(_: &GlobalArgs, args: &RunArgs, _: &str) -> u8 {
+fn run(_: &GlobalArgs, args: &RunArgs, _: &[OsString]) -> u8 {
     #[cfg(unix)]
     if args.trap_fd.is_some() || !args.inherit.is_empty() {
         let message = "--trap-fd and --inherit are not available on this platform";

@@ -1,7 +1,7 @@
 //! `create`: from a bundle to a process that waits for `start`.
 
 use std::ffi::CString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use oci_spec::runtime::{LinuxNamespaceType as Kind, Spec};
 use rustix::process::{WaitOptions, waitpid};
 
 use super::bundle::Bundle;
-use super::cgroup::{Cgroup, Request};
+use super::cgroup::{Cgroup, Manager, Request};
 use super::channel::{Channel, Door, Tag};
 use super::hooks::{self, Point};
 use super::namespaces::Namespaces;
@@ -111,6 +111,7 @@ pub fn create(
     let mut undo = Undo { container, cgroup: None, init: None, armed: true };
     let mut record = Record::new(&options.id, &bundle, runtime.manager);
     record.rootless = runtime.rootless;
+    record.callers_keyring = options.no_new_keyring;
     record.namespaces = namespaces.all();
     undo.container.keep_config(&bundle.text)?;
 
@@ -138,7 +139,12 @@ pub fn create(
         .then(|| CString::new(format!("_ses.{}", options.id)).context("id"))
         .transpose()?;
     let (ours, theirs) = Channel::pair()?;
-    let Some(made) = namespaces.spawn(&ours, &theirs)? else {
+    // The process goes into its cgroups itself, which costs less than to be moved. systemd has to be told.
+    let systemd = runtime.manager == Manager::Systemd;
+    let birthplace = if systemd || namespaces.takes_two() { None } else { cgroup.birthplace() };
+    let entrances = if systemd { Vec::new() } else { cgroup.entrances(birthplace.is_some())? };
+    let born = birthplace.as_ref().map(AsFd::as_fd);
+    let Some(made) = namespaces.spawn(born, &ours, &theirs)? else {
         // The lock is held as long as any copy of its descriptor is open.
         drop((ours, lock));
         let job = init::Job {
@@ -148,6 +154,7 @@ pub fn create(
             around: surroundings(),
             prepared,
             record: &record,
+            entrances,
             console: console.as_ref(),
             door,
             keyring,
@@ -155,14 +162,16 @@ pub fn create(
         };
         init::run(job, theirs)
     };
-    drop((theirs, door, prepared, console));
+    drop((theirs, door, prepared, console, entrances, birthplace));
     let pid = made.pid;
     let made = undo.init.insert(made);
     record.start_time = state::start_time(pid.as_raw_nonzero().get())?;
     if namespaces.is_new(Kind::User) {
         mapping::write(spec, pid)?;
     }
-    cgroup.enter(pid)?;
+    if systemd {
+        cgroup.enter(pid)?;
+    }
     go(&ours, made)?;
 
     said(&ours, Tag::Built, made)?;
@@ -241,6 +250,12 @@ fn mounts_cgroups(spec: &Spec) -> bool {
     mounts.into_iter().any(|mount| matches!(mount.typ().as_deref(), Some("cgroup" | "cgroup2")))
 }
 
+/// The number of descriptors of socket activation.
+pub(super) fn listening() -> u32 {
+    let number = std::env::var("LISTEN_FDS").ok();
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 /// The number of descriptors that are kept: those asked for, and those of socket activation,
 /// sd_listen_fds(3).
 ///
@@ -248,8 +263,7 @@ fn mounts_cgroups(spec: &Spec) -> bool {
 ///
 /// A descriptor that is not open.
 pub fn preserved(asked: u32, program: &mut Program) -> Result<u32> {
-    let listening: u32 =
-        std::env::var("LISTEN_FDS").ok().and_then(|number| number.parse().ok()).unwrap_or(0);
+    let listening = listening();
     if listening > 0 {
         program.set_variable("LISTEN_FDS", &listening.to_string());
         program.set_variable("LISTEN_PID", "1");

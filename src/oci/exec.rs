@@ -185,7 +185,9 @@ pub fn exec(
         (true, None, None) => return Err(Error::new("a terminal needs --console-socket to go to")),
     };
     let agent = listener::Agent::of(&spec, &program)?;
-    let keyring = CString::new(format!("_ses.{}", options.id)).context("id")?;
+    let keyring = (!record.callers_keyring)
+        .then(|| CString::new(format!("_ses.{}", options.id)).context("id"))
+        .transpose()?;
 
     let (ours, theirs) = Channel::pair()?;
     let kinds = record.namespaces;
@@ -195,7 +197,7 @@ pub fn exec(
             program: &program,
             process: &process,
             console: console.as_ref(),
-            keyring: &keyring,
+            keyring: keyring.as_ref(),
             preserved,
             user_namespace: kinds & flag(Kind::User) != 0,
         };
@@ -256,7 +258,7 @@ struct Job<'a> {
     program: &'a Program,
     process: &'a Process,
     console: Option<&'a OwnedFd>,
-    keyring: &'a CString,
+    keyring: Option<&'a CString>,
     preserved: u32,
     user_namespace: bool,
 }
@@ -279,7 +281,9 @@ fn prepare(job: &Job<'_>, channel: &Channel) -> Result<super::process::Settled> 
         Ok(_) | Err(Errno::PERM) => {}
         Err(errno) => return Err(errno).context("setsid"),
     }
-    init::join_keyring(job.keyring)?;
+    if let Some(name) = job.keyring {
+        init::join_keyring(name)?;
+    }
     let label = job.program.open_label()?;
     if let Some(socket) = job.console {
         console::make(job.process)?.take(socket.as_fd())?;

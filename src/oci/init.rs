@@ -30,6 +30,8 @@ pub struct Job<'a> {
     pub prepared: Prepared,
     /// What is known of the container.
     pub record: &'a Record,
+    /// Files that take this process into its cgroups, when it writes `0` to them.
+    pub entrances: Vec<OwnedFd>,
     /// Where the terminal goes.
     pub console: Option<&'a OwnedFd>,
     /// Where to wait for `start`; without, the runtime says it.
@@ -72,7 +74,10 @@ fn wait(channel: &Channel) -> Result<()> {
 
 fn create(job: Job<'_>, channel: &Channel) -> Result<(Settled, Option<Door>)> {
     process::default_signals();
-    // In the cgroup, with the mappings.
+    for entrance in &job.entrances {
+        rustix::io::write(entrance, b"0").context("enter the cgroup")?;
+    }
+    // With the mappings.
     wait(channel)?;
     let spec = job.spec;
     if job.namespaces.has_user() {

@@ -4,12 +4,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use oci_spec::runtime::Process;
-use rustix::fs::{Mode, OFlags, fstatfs, open};
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use super::{Context, Error, Result};
-
-/// The magic number of procfs, statfs(2).
-const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 
 /// What is asked for.
 pub enum Label {
@@ -47,32 +45,33 @@ pub fn of(process: &Process) -> Result<Option<Label>> {
 }
 
 impl Label {
-    /// Opens the file that takes the label. It has to be that of the process itself, and of the host's
-    /// procfs: what the container has mounted at `/proc` could be anything.
+    /// Opens the file that takes the label. It has to be that of the process itself, in a procfs that is mounted
+    /// nowhere: what the container has at `/proc` could be anything.
     ///
     /// # Errors
     ///
-    /// As open(2); where it is no procfs.
+    /// As fsopen(2) and open(2).
     pub fn open(&self) -> Result<OwnedFd> {
+        let procfs = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).context("fsopen proc")?;
+        fsconfig_create(&procfs).context("fsconfig proc")?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC
+            | MountAttrFlags::MOUNT_ATTR_NODEV;
+        let procfs =
+            fsmount(&procfs, FsMountFlags::FSMOUNT_CLOEXEC, attributes).context("fsmount proc")?;
         let paths: &[&str] = match self {
-            Label::AppArmor(_) => {
-                &["/proc/thread-self/attr/apparmor/exec", "/proc/thread-self/attr/exec"]
-            }
-            Label::Selinux(_) => &["/proc/thread-self/attr/exec"],
+            Label::AppArmor(_) => &["thread-self/attr/apparmor/exec", "thread-self/attr/exec"],
+            Label::Selinux(_) => &["thread-self/attr/exec"],
         };
         let mut result = Err(Error::new("no file to write a label to"));
         for path in paths {
-            result = open(*path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).context(path);
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+            result = openat(&procfs, *path, flags, Mode::empty()).context(path);
             if result.is_ok() {
                 break;
             }
         }
-        let file = result?;
-        let system = fstatfs(&file).context("statfs")?;
-        if system.f_type != PROC_SUPER_MAGIC {
-            return Err(Error::new("/proc is no procfs"));
-        }
-        Ok(file)
+        result
     }
 
     /// Writes the label.

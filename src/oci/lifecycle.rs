@@ -12,7 +12,7 @@ use super::namespaces::flag;
 use super::runtime::Runtime;
 use super::state::{Container, Record, START, Status};
 use super::sys::process;
-use super::{Context, Error, Result};
+use super::{Context, Error, Result, bundle, cgroup};
 use oci_spec::runtime::LinuxNamespaceType as Kind;
 
 /// How long a process that was killed may take to end.
@@ -124,7 +124,7 @@ pub fn delete(runtime: &Runtime<'_>, id: &str, force: bool) -> Result<()> {
         if !force {
             return Err(Error::new(format!("container {id:?} is half created: use --force")));
         }
-        return container.remove();
+        return remove_half(runtime, &container, id);
     };
     if !force {
         match container.status(&record) {
@@ -133,6 +133,20 @@ pub fn delete(runtime: &Runtime<'_>, id: &str, force: bool) -> Result<()> {
         }
     }
     remove(runtime, &container, &record)
+}
+
+/// Removes what a `create` left that did not come to keep what it made. Its cgroups are where they would be
+/// made again; those that hold processes are somebody's.
+fn remove_half(runtime: &Runtime<'_>, container: &Container, id: &str) -> Result<()> {
+    if let Ok((spec, _)) = container.config().and_then(|text| bundle::parse(&text)) {
+        let Runtime { manager, rootless, .. } = *runtime;
+        let request = cgroup::Request { id, spec: &spec, manager, rootless };
+        let made = cgroup::Cgroup::create(&request, &mut |_| ());
+        if let Err(error) = made.and_then(|cgroup| cgroup.remove()) {
+            runtime.warn(error);
+        }
+    }
+    container.remove()
 }
 
 /// Ends what still runs of a container, and removes it.

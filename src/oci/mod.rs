@@ -24,6 +24,7 @@ mod process;
 pub mod rootfs;
 pub mod runtime;
 mod schedule;
+pub mod sealed;
 pub mod seccomp;
 pub mod signal;
 pub mod state;

@@ -1,7 +1,7 @@
 //! The namespaces of a container: which are new, which are joined, and the process that enters them.
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use oci_spec::runtime::{LinuxNamespaceType as Kind, Spec};
@@ -107,20 +107,30 @@ impl Namespaces {
         self.new & !(flag(Kind::Cgroup) | flag(Kind::Time))
     }
 
+    /// Whether it takes a process between. A pid namespace is entered by children alone. What others own has
+    /// to be joined with the rights from before a user namespace is entered, and what that one owns with
+    /// those from after.
+    #[must_use]
+    pub fn takes_two(&self) -> bool {
+        let other = self.joined.iter().any(|joined| joined.kind != Kind::Mount);
+        self.joins(Kind::User) || self.joins(Kind::Pid) || (self.is_new(Kind::User) && other)
+    }
+
     /// Makes the process of the container, in its namespaces but for those that [`Namespaces::late`] enters.
-    /// `None` is returned in that process; `theirs` is its end of the channel, `ours` the runtime's.
+    /// `None` is returned in that process; `theirs` is its end of the channel, `ours` the runtime's. `cgroup`
+    /// is the directory of the cgroup that it is made in, where it [takes no two](Namespaces::takes_two).
     ///
     /// # Errors
     ///
     /// The namespace that cannot be made or joined, and why.
-    pub fn spawn(&self, ours: &Channel, theirs: &Channel) -> Result<Option<Process>> {
-        // A pid namespace is entered by children alone. What others own has to be joined with the rights
-        // from before a user namespace is entered, and what that one owns with those from after.
-        let other = self.joined.iter().any(|joined| joined.kind != Kind::Mount);
-        let between =
-            self.joins(Kind::User) || self.joins(Kind::Pid) || (self.is_new(Kind::User) && other);
-        if !between {
-            let child = process::fork(self.at_clone(), None).map_err(|e| self.refused(e))?;
+    pub fn spawn(
+        &self,
+        cgroup: Option<BorrowedFd<'_>>,
+        ours: &Channel,
+        theirs: &Channel,
+    ) -> Result<Option<Process>> {
+        if !self.takes_two() {
+            let child = process::fork(self.at_clone(), cgroup).map_err(|e| self.refused(e))?;
             if child.is_none() {
                 self.enter_here(|_| true, theirs);
             }

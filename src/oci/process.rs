@@ -140,7 +140,7 @@ impl Program {
         self.outside.apply(pid)
     }
 
-    /// Opens what the host's procfs is needed for.
+    /// Opens what takes the label.
     ///
     /// # Errors
     ///

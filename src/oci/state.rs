@@ -57,6 +57,8 @@ pub struct Record {
     pub manager: cgroup::Manager,
     /// Whether it was made without root in the initial user namespace.
     pub rootless: bool,
+    /// Whether it kept the caller's session keyring.
+    pub callers_keyring: bool,
     /// The namespaces it has of its own or shares by path, as `CLONE_NEW*`.
     pub namespaces: u64,
     /// Seconds after 1970 when it was made.
@@ -405,6 +407,7 @@ impl Record {
             cgroup: None,
             manager,
             rootless: false,
+            callers_keyring: false,
             namespaces: 0,
             created: now.map_or(0, |time| time.as_secs()),
             owner: rustix::process::getuid().as_raw(),

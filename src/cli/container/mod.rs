@@ -14,6 +14,8 @@ mod template;
 #[cfg(target_os = "linux")]
 mod update;
 
+use std::ffi::OsString;
+
 use args::{ContainerCommand, GlobalArgs};
 
 #[cfg(target_os = "linux")]
@@ -21,11 +23,21 @@ pub use run::{Launch, is_host_root, run};
 #[cfg(target_os = "linux")]
 pub use template::template;
 
-/// Runs a command, reports what went wrong, and returns the exit code. `name` is what the program was called.
+/// Runs a command, reports what went wrong, and returns the exit code. `line` is the whole command line.
 #[cfg(target_os = "linux")]
-pub fn command(global: &GlobalArgs, command: ContainerCommand, name: &str) -> u8 {
+pub fn command(global: &GlobalArgs, command: ContainerCommand, line: &[OsString]) -> u8 {
     use crate::oci::{Error, lifecycle, signal};
-    with_runtime(global, name, |runtime| {
+    let preserved = match &command {
+        ContainerCommand::Create(args) => Some(args.launch.preserve_fds),
+        ContainerCommand::Exec(args) => Some(args.preserve_fds),
+        _ => None,
+    };
+    if let Some(preserved) = preserved
+        && let Err(code) = go_on(global, line, preserved)
+    {
+        return code;
+    }
+    with_runtime(global, super::name(line), |runtime| {
         match command {
             ContainerCommand::Create(args) => run::create(runtime, args)?,
             ContainerCommand::Start(args) => lifecycle::start(runtime, &args.id)?,
@@ -50,6 +62,13 @@ pub fn command(global: &GlobalArgs, command: ContainerCommand, name: &str) -> u8
         }
         Ok(0)
     })
+}
+
+/// Goes on from a file of its own that no container can write to, for commands that enter one.
+#[cfg(target_os = "linux")]
+fn go_on(global: &GlobalArgs, line: &[OsString], preserved: u32) -> Result<(), u8> {
+    crate::oci::sealed::go_on(line, preserved)
+        .map_err(|error| with_runtime(global, super::name(line), |_| Err(error)))
 }
 
 /// Prepares what all commands share, and reports the error of the one that is run.
@@ -94,7 +113,11 @@ fn with_runtime(
 
 /// Says that there are no containers on this platform.
 #[cfg(not(target_os = "linux"))]
-pub fn command(_: &GlobalArgs, _: ContainerCommand, _: &str) -> Result<u8, super::error::Error> {
+pub fn command(
+    _: &GlobalArgs,
+    _: ContainerCommand,
+    _: &[OsString],
+) -> Result<u8, super::error::Error> {
     use super::error::Failure;
     use crate::trap::Code;
     let message = "containers are not available on this platform";

@@ -1,11 +1,13 @@
 //! `create`, `run` and `exec`: commands that start a program in a container.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::args::{CreateArgs, ExecArgs, GlobalArgs, LaunchArgs};
-use super::with_runtime;
+use super::{go_on, with_runtime};
+use crate::cli::name;
 use crate::oci::attach::Attached;
 use crate::oci::create::{Created, Options};
 use crate::oci::runtime::Runtime;
@@ -49,8 +51,11 @@ pub fn create(runtime: &Runtime<'_>, args: CreateArgs) -> Result<()> {
 }
 
 /// `run` of a container: runs it, and deletes it when it has ended.
-pub fn run(global: &GlobalArgs, launch: Launch<'_>, name: &str) -> u8 {
-    with_runtime(global, name, |runtime| {
+pub fn run(global: &GlobalArgs, launch: Launch<'_>, line: &[OsString]) -> u8 {
+    if let Err(code) = go_on(global, line, launch.launch.preserve_fds) {
+        return code;
+    }
+    with_runtime(global, name(line), |runtime| {
         let id = launch.id.clone().unwrap_or_else(made_up);
         let options = options(id, launch.bundle.to_owned(), launch.launch);
         if launch.detach {

@@ -107,6 +107,23 @@ pub fn execute(path: &CStr, args: &Strings, env: &Strings) -> Errno {
     last()
 }
 
+/// execveat(2) of an open file; returns only on failure.
+#[must_use]
+pub fn execute_file(file: BorrowedFd<'_>, args: &Strings, env: &Strings) -> Errno {
+    // SAFETY: as in `execute`; the path is empty, so that the descriptor is the file.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            args.pointers.as_ptr(),
+            env.pointers.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    last()
+}
+
 fn last() -> Errno {
     Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
@@ -140,6 +157,16 @@ pub fn close_on_exec(first: u32) -> Result<(), Errno> {
     let flags = libc::CLOSE_RANGE_CLOEXEC;
     // SAFETY: by value; nothing is closed before execve(2).
     check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) }).map(|_| ())
+}
+
+/// Closes every descriptor from `first` on: those that a caller left open, before there are any of our own.
+///
+/// # Errors
+///
+/// As close_range(2).
+pub fn close_inherited(first: u32) -> Result<(), Errno> {
+    // SAFETY: by value; the caller has opened nothing yet.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) }).map(|_| ())
 }
 
 /// Whether `fd` is an open descriptor.
