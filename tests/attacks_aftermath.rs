@@ -138,3 +138,88 @@ fn a_live_temporary_directory_is_not_taken_for_one_that_was_left() {
     drop(first.stdin.take());
     assert!(first.wait().expect("its end").success());
 }
+
+/// A link that a run leaves at a path of its own policy, or on the way to one: the next run would follow
+/// it, and grant what it leads to.
+#[test]
+fn no_link_is_left_for_the_next_run_to_follow() {
+    let victim = "put {out}/f theirs";
+    let grants = |paths: &[&str]| json!({"filesystem": {"allowWrite": paths}});
+    let sockets = json!({
+        "filesystem": {"allowWrite": ["."]}, "network": {"allowUnixSockets": ["./sock"]},
+    });
+    let read = json!({"filesystem": {
+        "allowWrite": ["."], "denyRead": ["{out}/f"], "allowRead": ["./shown"],
+    }});
+    let cases: &[(&str, serde_json::Value, &[&str], &str)] = &[
+        ("a file", grants(&["conf"]), &["put {in}/conf x"], "rm conf; ln -s {out} conf"),
+        ("what is missing", grants(&["conf"]), &[], "ln -s {out} conf"),
+        ("a file, beside", grants(&[".", "conf"]), &["put {in}/conf x"], "ln -sfT {out} conf"),
+        (
+            "a directory",
+            grants(&[".", "a/b"]),
+            &["mkdirat AT_FDCWD \"{in}/a 0755", "mkdirat AT_FDCWD \"{in}/a/b 0755"],
+            "rmdir a/b; ln -s {out} a/b",
+        ),
+        ("its parent", grants(&[".", "a/b"]), &[], "ln -s {out} a"),
+        ("moved there", grants(&[".", "a/b"]), &[], "ln -s {out} l; mv -T l a"),
+        ("linked there", grants(&[".", "a/b"]), &[], "ln -s {out} l; ln -P l a"),
+        (
+            "exchanged",
+            grants(&[".", "a/b"]),
+            &["mkdirat AT_FDCWD \"{in}/a 0755"],
+            "ln -s {out} l; python3 -c 'import ctypes, sys; \
+             sys.exit(ctypes.CDLL(None).renameat2(-100, b\"l\", -100, b\"a\", 2) != 0)'",
+        ),
+        (
+            "in a directory that is moved there",
+            grants(&[".", "a/b/c"]),
+            &[],
+            "mkdir x; ln -s {out} x/b; mv -T x a",
+        ),
+        ("before a wildcard", grants(&[".", "a/*.log"]), &[], "ln -s {out} a"),
+        ("for reading", read, &[], "ln -s {out}/f shown"),
+        ("for a socket", sockets, &[], "ln -s {out} sock"),
+        (
+            "a link that is there",
+            grants(&[".", "l/x"]),
+            &["mkdirat AT_FDCWD \"{in}/d 0755", "symlinkat \"d AT_FDCWD \"{in}/l"],
+            "ln -sfn {out} l",
+        ),
+    ];
+    for (name, policy, setup, script) in cases {
+        for beside in [None, Some("**/*.denied")] {
+            let mut policy = policy.clone();
+            if let Some(glob) = beside {
+                policy["filesystem"]["denyWrite"] = json!([glob]);
+            }
+            let setup = [*setup, &[victim]].concat();
+            let bed = Bed::new(&setup);
+            let script = bed.fill(script);
+            let script = format!("set -e; {script}; echo planted");
+            let bare = std::process::Command::new("sh")
+                .args(["-c", &script])
+                .current_dir(bed.root().join("in"))
+                .output()
+                .expect("sh");
+            assert!(
+                String::from_utf8_lossy(&bare.stdout).ends_with("planted\n"),
+                "{name}: {bare:?}"
+            );
+            bed.reset(&setup);
+            let run = bed.launch(&policy, &[], &["sh", "-c", &script]);
+            assert_ne!(run.last(), "planted", "{name}: {policy}");
+            let refused = run.traps.iter().any(|t| {
+                t["message"].as_str().is_some_and(|m| m.contains("the next run"))
+                    || t["reason"] == "deny_match"
+            });
+            assert!(refused, "{name}: {run:?}");
+        }
+    }
+    // Links elsewhere, and files at those names, are made as ever.
+    let bed = Bed::new(&[]);
+    let script = "set -e; ln -s {out} free; mv free other; mkdir -p a/b; echo x > a/b/t; \
+        mv a/b/t a/b/c; echo y > n; mv n conf; ln -sf x l; echo fine";
+    let run = bed.launch(&grants(&[".", "a/b", "conf"]), &[], &["sh", "-c", &bed.fill(script)]);
+    assert_eq!(run.last(), "fine", "{run:?}");
+}

@@ -256,6 +256,20 @@ impl Decider {
         self.on_the_way(path, |_| true, Glob::progresses_at)
     }
 
+    /// The grant whose path is `path`, or goes through it. No symbolic link may come to stand there: the
+    /// next run under this policy would follow it, and grant what it leads to.
+    pub fn grant_name(&self, path: &[u8]) -> Option<&Rule> {
+        if path.first() != Some(&b'/') {
+            return None; // decide() denies the name.
+        }
+        let stated = |rule: &Rule| !rule.origin.is_built_in();
+        self.index.grant_from(&self.rules, path, stated).or_else(|| {
+            self.globs.iter().map(|&i| &self.rules[i as usize]).find(|rule| {
+                rule.effect == Effect::Allow && is_within(rule.place().as_bytes(), path)
+            })
+        })
+    }
+
     /// The rule that needs a directory at `path`, because it denies writing something in it by name.
     /// Nothing else may be made or written there: what reads `.git/config` also reads a *file* `.git`
     /// that names another directory.

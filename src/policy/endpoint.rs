@@ -229,6 +229,12 @@ impl Endpoints {
         verdict.rule().filter(|_| verdict.is_allowed())
     }
 
+    /// The line about sockets that a symbolic link at `path` would lead elsewhere, see
+    /// [`Decider::grant_name`].
+    pub fn grant_name(&self, path: &[u8]) -> Option<&Rule> {
+        self.sockets.grant_name(path)
+    }
+
     /// The line that would open, or close, sockets in a directory that is moved from `from` to `to`.
     pub fn directory_move(&self, from: &[u8], to: &[u8]) -> Option<&Rule> {
         if !self.lists_sockets() {

@@ -211,6 +211,22 @@ impl Index {
         from..to
     }
 
+    /// A grant about `path` itself or strictly below it that `wanted` accepts.
+    pub(crate) fn grant_from<'a>(
+        &self,
+        rules: &'a [Rule],
+        path: &[u8],
+        wanted: impl Fn(&Rule) -> bool,
+    ) -> Option<&'a Rule> {
+        let hash = path.iter().fold(FNV_START, |h, &b| (h ^ u64::from(b)).wrapping_mul(FNV_PRIME));
+        let wanted = |rule: &Rule| rule.effect == Effect::Allow && wanted(rule);
+        let own = self.get(rules, path, hash).and_then(|group| {
+            let grants = group.allow.iter().filter(|&&rule| rule != NONE);
+            grants.map(|&rule| &rules[rule as usize]).find(|rule| wanted(rule))
+        });
+        own.or_else(|| self.any_below(rules, path, wanted))
+    }
+
     /// A rule strictly below `dir` that `wanted` accepts.
     pub(crate) fn any_below<'a>(
         &self,

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use super::anchor::{Anchor, anchors};
+use super::decide::Decider;
 use super::document::{Entry, Paths, Policy};
 use super::error::{self, PolicyError};
 use super::git;
@@ -87,9 +88,11 @@ fn resolve_below(
             ..ResolvedPolicy::default()
         },
         names: HashSet::new(),
+        granted: Vec::new(),
     };
     resolver.filesystem(policy, roots)?;
     resolver.network(policy)?;
+    resolver.keep_links()?;
     Ok(resolver.out)
 }
 
@@ -100,6 +103,8 @@ struct Resolver<'a> {
     out: ResolvedPolicy,
     /// The `Name` rules made so far, as (path, always).
     names: HashSet<(String, bool)>,
+    /// The symbolic links on the way to what is granted.
+    granted: Vec<(String, Located<Entry>)>,
 }
 
 impl Resolver<'_> {
@@ -152,8 +157,27 @@ impl Resolver<'_> {
         let cwd = anchors([self.out.cwd.as_str()].into_iter());
         for entry in entries {
             for (glob, target) in self.locate(entry, &cwd)? {
+                self.granted.extend(target.links.into_iter().map(|link| (link, entry.clone())));
                 let pattern = pattern(glob, &target.path);
                 self.push(access, Effect::Allow, false, pattern, entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Denies to change the links on the way to what is granted, where they lie in what may be written:
+    /// the next run would follow them elsewhere.
+    fn keep_links(&mut self) -> Result<(), PolicyError> {
+        let links = std::mem::take(&mut self.granted);
+        if links.is_empty() {
+            return Ok(());
+        }
+        let decider = Decider::of_rules(self.out.rules.clone());
+        for (link, entry) in links {
+            if decider.decide(Access::Write, link.as_bytes()).is_allowed()
+                && self.names.insert((link.clone(), false))
+            {
+                self.push(Access::Write, Effect::Deny, false, Pattern::Name(link), &entry)?;
             }
         }
         Ok(())
@@ -346,6 +370,7 @@ mod tests {
             (r#""allowWrite": ["/x", "*.tmp"]"#, &["+w /x", "+w glob /w *.tmp"]),
             (r#""denyWrite": ["{a,b/*}/c"]"#, &["-w /w/a/c", "-w glob /w/b */c"]),
             (r#""denyWrite": ["out/*.o"]"#, &["-w name /w/out", "-w glob /data/out *.o"]),
+            (r#""allowWrite": [".", "out/x"]"#, &["+w /w", "+w /data/out/x", "-w name /w/out"]),
             (r#""allowRead": [{"literal": "a*"}, {"glob": "b"}]"#, &["+r /w/a*", "+r /w/b"]),
         ];
         for (filesystem, expected) in cases {

@@ -32,7 +32,7 @@ mod text;
 mod unix;
 
 use super::sys::{Errno, seccomp};
-use crate::policy::{Access, Decider, Endpoints, Reason, Rule, Verdict};
+use crate::policy::{Access, Decider, Effect, Endpoints, Reason, Rule, Verdict};
 use crate::trap::Adviser;
 use held::Held;
 pub use learn::Learner;
@@ -148,6 +148,8 @@ pub struct Broker {
     memory: ipc::Objects,
     sockets: unix::Bound,
     kept: substitute::Kept,
+    /// A rule grants something by a name in a subtree that Landlock grants whole, links and all.
+    guards_links: bool,
     moves: moves::Moves,
     pool: pool::Pool,
     reporter: Arc<Reporter>,
@@ -175,9 +177,18 @@ impl Broker {
         } else {
             HashSet::new()
         };
+        let kernel_write = Held::new(&config.kernel_write, &config.cwd, &config.decider);
+        let guards_links = config.decider.rules().iter().any(|rule| {
+            let place = rule.place().as_bytes();
+            rule.effect == Effect::Allow
+                && !rule.origin.is_built_in()
+                && place != b"/"
+                && kernel_write.covers(names::parent(place))
+        });
         Ok(Broker {
             listener: OnceLock::new(),
-            kernel_write: Held::new(&config.kernel_write, &config.cwd, &config.decider),
+            kernel_write,
+            guards_links,
             kernel_read: Held::new(&config.kernel_read, &config.cwd, &config.decider),
             decider: config.decider,
             reads: config.reads,

@@ -3,7 +3,7 @@
 use super::report::Refusal;
 use super::resolve::{Last, Object, Spot, file_type};
 use super::task::Task;
-use super::{Answer, Errno};
+use super::{Answer, Broker, Errno};
 use crate::plan::TEMPORARY;
 use crate::policy::{Access, Rule};
 use crate::trap::Reason;
@@ -54,8 +54,8 @@ impl Task<'_> {
 
     /// The refusal of a symbolic link with this name, beside what stands against any other.
     fn refused_link<'a>(&'a self, name: &'a Name) -> Option<Refusal<'a>> {
-        let rule = self.broker.decider.link_name(&name.path)?;
-        Some(guarded(name, rule, "a link here would stand for what the rule denies"))
+        let (rule, message) = self.broker.link_name(&name.path)?;
+        Some(guarded(name, rule, message))
     }
 
     /// Refuses to make a name, unless it exists: the kernel says so first.
@@ -75,8 +75,11 @@ impl Task<'_> {
     /// Whether Landlock lets the target move names and make links there, and nothing there could lose
     /// a denial by it: what may be written may well be closed to reading.
     fn kernel_moves(&self, spot: &Spot) -> bool {
-        // What is listed for sockets, Landlock does not know.
-        !self.broker.reads && !self.broker.endpoints.lists_sockets() && self.kernel_names(spot)
+        // What is listed for sockets, and where no link may stand, Landlock does not know.
+        !self.broker.reads
+            && !self.broker.endpoints.lists_sockets()
+            && !self.broker.guards_links
+            && self.kernel_names(spot)
     }
 
     /// From here on, the kernel is not relied upon for what stood at the name.
@@ -395,9 +398,7 @@ impl Task<'_> {
                     let rule = decider.write_denial_below(&from.path).filter(|_| into)?;
                     Some((rule, "what the rule is about would be removed with TMPDIR"))
                 }),
-            FileType::Symlink => decider
-                .link_name(&to.path)
-                .map(|rule| (rule, "a link here would stand for what the rule denies")),
+            FileType::Symlink => self.broker.link_name(&to.path),
             _ => decider.directory_name(&to.path).map(|rule| (rule, NEEDS_DIRECTORY)),
         };
         let mut found = None;
@@ -448,6 +449,19 @@ impl Task<'_> {
             return Ok(None);
         }
         Ok(Some(guarded(to, rule, "a socket of another process could be connected to there")))
+    }
+}
+
+impl Broker {
+    /// The rule that no symbolic link may stand at `path` for, and why.
+    fn link_name(&self, path: &[u8]) -> Option<(&Rule, &'static str)> {
+        let denied = self.decider.link_name(path);
+        let denied = denied.map(|r| (r, "a link here would stand for what the rule denies"));
+        denied.or_else(|| {
+            let granted =
+                self.decider.grant_name(path).or_else(|| self.endpoints.grant_name(path))?;
+            Some((granted, "a link here would lead what the rule grants elsewhere in the next run"))
+        })
     }
 }
 
