@@ -393,3 +393,33 @@ fn a_large_directory_is_read_and_executed() {
         free.iter().zip(&run.lines).filter(|((_, want), got)| want != got).collect();
     assert!(wrong.is_empty() && run.lines.len() == free.len(), "{wrong:#?}\n{}", run.stderr);
 }
+
+/// What is not closed with reading: names and metadata, as SECURITY.md has it.
+#[test]
+fn metadata_of_what_may_not_be_read_is_open() {
+    let setup = &["mkdirat AT_FDCWD \"{in}/hid 0755", "put {in}/hid/f secret", "put {out}/g text"];
+    let xattr = support::have::have("extended attributes", &["xattr"]);
+    for hidden in ["{in}/hid", "**/hid"] {
+        let bed = Bed::new(setup);
+        let mut ops = vec![
+            "run /usr/bin/stat -c %s {in}/hid/f",
+            "readlinkat AT_FDCWD \"{in}/hid buf:8 8",
+            "i=inotify_init1 0",
+            "inotify_add_watch $i \"{in}/hid 0xfff",
+            "chdir \"{in}/hid",
+            "cat {in}/hid/f",
+            "cat f",
+            "ls {in}/hid",
+            "ls .",
+        ];
+        let mut expected =
+            vec!["ok 0 6", "EINVAL", "ok", "ok", "ok", "EACCES", "EACCES", "EACCES", "EACCES"];
+        if xattr {
+            bed.must(&["setxattr \"{in}/hid/f \"user.a bytes:v 1 0"]);
+            ops.insert(0, "getxattr \"{in}/hid/f \"user.a buf:8 8");
+            expected.insert(0, "ok");
+        }
+        let run = bed.boxed(&json!({"filesystem": {"denyRead": [hidden]}}), &ops);
+        assert_eq!(run.lines, expected, "{hidden}: {run:?}");
+    }
+}

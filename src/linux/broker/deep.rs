@@ -16,7 +16,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Most bytes of a path that are put together.
-const LONGEST: usize = 1 << 20;
+const LONGEST: usize = 1 << 16;
+/// Most names in directories that are looked at for one path.
+const MOST: usize = 1 << 18;
 
 /// After how many steps the kernel is asked again. That leads past no root: a name has at most 255 bytes.
 const STRIDE: usize = 8;
@@ -51,41 +53,39 @@ impl Broker {
     fn found_path(&self, fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let up = |from: BorrowedFd<'_>| rustix::fs::openat(from, c"..", flags, Mode::empty());
-        let (mut names, mut length) = (Vec::new(), 0);
+        let mut entries = MOST;
+        // Backwards, since the last name comes first.
+        let mut names = Vec::new();
         let mut above = up(fd)?;
-        names.push(name_in(&above, fd)?);
-        loop {
-            length += names.last().map_or(0, Vec::len) + 1;
-            if length > LONGEST {
-                return Err(Errno::NAMETOOLONG);
-            }
+        add_name(&above, fd, &mut names, &mut entries)?;
+        for step in 1.. {
             // To ask costs the kernel as much as several steps.
-            if names.len() % STRIDE == 0 {
+            if step % STRIDE == 0 {
                 match self.told_path(above.as_fd()) {
-                    Ok(path) => return Ok(below(path, &names, length)),
+                    Ok(mut path) => {
+                        path.extend(names.iter().rev());
+                        return Ok(path);
+                    }
                     Err(Errno::NAMETOOLONG) => {}
                     Err(errno) => return Err(errno),
                 }
             }
             let next = up(above.as_fd())?;
-            names.push(name_in(&next, above.as_fd())?);
+            add_name(&next, above.as_fd(), &mut names, &mut entries)?;
             above = next;
         }
+        Err(Errno::NAMETOOLONG)
     }
 }
 
-/// `path`, and below it `names`, the last one first, of `length` bytes with their slashes.
-fn below(mut path: Vec<u8>, names: &[Vec<u8>], length: usize) -> Vec<u8> {
-    path.reserve_exact(length);
-    for name in names.iter().rev() {
-        path.push(b'/');
-        path.extend_from_slice(name);
-    }
-    path
-}
-
-/// The name of the directory `child` in `parent`.
-fn name_in(parent: &OwnedFd, child: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+/// Adds a slash and the name of the directory `child` in `parent` to `names`, backwards. `entries` is how
+/// many names may still be looked at.
+fn add_name(
+    parent: &OwnedFd,
+    child: BorrowedFd<'_>,
+    names: &mut Vec<u8>,
+    entries: &mut usize,
+) -> Result<(), Errno> {
     let wanted = rustix::fs::fstat(child)?;
     if file_type(&wanted) != FileType::Directory {
         return Err(Errno::NOTDIR);
@@ -93,9 +93,10 @@ fn name_in(parent: &OwnedFd, child: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let list = rustix::fs::openat(parent, c".", flags, Mode::empty())?;
     let mut buffer = [MaybeUninit::uninit(); 8192];
-    let mut entries = RawDir::new(&list, &mut buffer);
-    while let Some(entry) = entries.next() {
+    let mut listed = RawDir::new(&list, &mut buffer);
+    while let Some(entry) = listed.next() {
         let entry = entry?;
+        *entries = entries.checked_sub(1).ok_or(Errno::NAMETOOLONG)?;
         let name = entry.file_name();
         if !matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
             || entry.ino() != wanted.st_ino
@@ -106,7 +107,9 @@ fn name_in(parent: &OwnedFd, child: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
         }
         let found = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
         if found.is_ok_and(|f| (f.st_dev, f.st_ino) == (wanted.st_dev, wanted.st_ino)) {
-            return Ok(name.to_bytes().to_vec());
+            names.extend(name.to_bytes().iter().rev());
+            names.push(b'/');
+            return if names.len() > LONGEST { Err(Errno::NAMETOOLONG) } else { Ok(()) };
         }
     }
     // Removed, or the root of a mount.

@@ -308,7 +308,13 @@ impl Task<'_> {
         let to = self.named(new.0, new.1, [target_is_special; 3])?;
         // The move is judged by what stands at the names, directory or file, which no other move may
         // change meanwhile. Where a name is guarded, the kernel grants no move to happen without us.
-        let devices = [from.spot.device()?, to.spot.device()?];
+        let [(mount, device), (other, other_device)] = [from.spot.mount()?, to.spot.mount()?];
+        if mount != other {
+            // As the kernel says before it looks at the names: to wait for both would tie a file system that
+            // does not answer to one that does.
+            return Err(Errno::XDEV);
+        }
+        let devices = [device, other_device];
         let leave = || self.broker.pool.place_to_wait().map_err(|_| Errno::BUSY);
         let _alone = self.broker.moves.begin(devices, leave)?;
         let moved = from.spot.stat()?;

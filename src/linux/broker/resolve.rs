@@ -7,7 +7,9 @@
 use super::Broker;
 use super::task::Task;
 use crate::linux::sys::Errno;
-use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{
+    AtFlags, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, Stat, StatxFlags, makedev,
+};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
@@ -94,13 +96,15 @@ impl Spot {
         }
     }
 
-    /// The device number of the file system that the directory is on.
+    /// The numbers of the mount and of the device that the directory is on.
     ///
     /// # Errors
     ///
-    /// As fstat(2).
-    pub fn device(&self) -> Result<u64, Errno> {
-        Ok(rustix::fs::fstat(&self.dir)?.st_dev)
+    /// As statx(2).
+    pub fn mount(&self) -> Result<(u64, u64), Errno> {
+        let want = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+        let found = rustix::fs::statx(&self.dir, c"", AtFlags::EMPTY_PATH, want)?;
+        Ok((found.stx_mnt_id, makedev(found.stx_dev_major, found.stx_dev_minor)))
     }
 
     /// What stands at the name now, not followed.
