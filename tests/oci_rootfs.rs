@@ -274,6 +274,66 @@ fn devices_and_links() {
 }
 
 #[test]
+fn devices_in_a_user_namespace() {
+    if !have("devices in a user namespace", &["root"]) {
+        return;
+    }
+    let mut bundle = Bundle::new();
+    bundle.in_user_namespace(100_000);
+    bundle.spec["linux"]["devices"] = json!([
+        { "path": "/dev/own", "type": "c", "major": 1, "minor": 5, "fileMode": 0o640, "uid": 7, "gid": 8 },
+        { "path": "/dev/pipe", "type": "p" },
+    ]);
+    bundle.spec["linux"]["maskedPaths"] = json!(["/proc/keys"]);
+    let ended = bundle.probe(&[
+        "stat /dev/null",
+        "stat /dev/own",
+        "stat /dev/pipe",
+        "put /dev/null x",
+        "cat /proc/keys",
+        MOUNTS,
+    ]);
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    // Made here, with the owner that was asked for; or, on older kernels, the host's.
+    if lines[0].contains(" 0 0 ") {
+        assert!(lines[1].contains("20640 7 8 "), "{ended:?}");
+        assert!(lines[2].contains("10666 0 0 "), "{ended:?}");
+    }
+    assert_eq!(&lines[3..5], ["ok", "ok"], "{ended:?}");
+    assert_eq!(flags(&ended, "/dev/null"), "noexec,nosuid,relatime,rw");
+}
+
+#[test]
+fn a_user_namespace_need_not_reach_the_sources() {
+    if !have("sources of a user namespace", &["root"]) {
+        return;
+    }
+    // The bundle itself is private to root.
+    let mut bundle = Bundle::new();
+    bundle.in_user_namespace(100_000);
+    std::fs::write(bundle.path("outside/file"), "text").expect("a file");
+    let map = json!([{ "containerID": 0, "hostID": 100_000, "size": 10 }]);
+    bundle.bind("outside", "/plain", &["rbind", "ro"]);
+    bundle.mount(json!({
+        "destination": "/mapped", "source": bundle.path("outside"), "options": ["bind"],
+        "uidMappings": map, "gidMappings": map,
+    }));
+    let ended = bundle.probe(&[
+        "cat /plain/file",
+        "stat /plain/file",
+        "put /plain/x x",
+        "stat /mapped/file",
+        "put /mapped/new x",
+    ]);
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    assert_eq!((lines[0], lines[2], lines[4]), ("ok text", "EROFS", "ok"), "{ended:?}");
+    assert!(lines[1].contains(" 65534 65534 ") && lines[3].contains(" 0 0 "), "{ended:?}");
+    // What the container's root made belongs to the host's.
+    let made = std::fs::metadata(bundle.path("outside/new")).expect("a file");
+    assert_eq!((made.uid(), made.gid()), (0, 0));
+}
+
+#[test]
 fn a_bound_dev_is_the_callers() {
     if !have("a bound /dev", &["root"]) {
         return;

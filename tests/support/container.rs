@@ -71,6 +71,17 @@ impl Bundle {
         Bundle { dir, spec, options: Vec::new(), before: None }
     }
 
+    /// Gives it a user namespace whose root is `first` outside, and owns the root.
+    pub fn in_user_namespace(&mut self, first: u32) {
+        let map = json!([{ "containerID": 0, "hostID": first, "size": 65536 }]);
+        let linux = &mut self.spec["linux"];
+        linux["namespaces"].as_array_mut().expect("namespaces").push(json!({ "type": "user" }));
+        linux["uidMappings"] = map.clone();
+        linux["gidMappings"] = map;
+        let root = self.path("rootfs");
+        std::os::unix::fs::chown(root, Some(first), Some(first)).expect("an owner");
+    }
+
     /// A place in the bundle.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)

@@ -4,12 +4,15 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use oci_spec::runtime::{LinuxDevice, LinuxDeviceType, Spec};
+use oci_spec::runtime::{LinuxDevice, LinuxDeviceType, LinuxIdMapping, Spec};
 use rustix::fs::{
-    AtFlags, Dev, FileType, Gid, Mode, Uid, chownat, fstat, makedev, mknodat, symlinkat, unlinkat,
+    AtFlags, Dev, FileType, Gid, Mode, Uid, chmodat, chownat, fstat, makedev, mknodat, symlinkat,
+    unlinkat,
 };
 use rustix::io::Errno;
+use rustix::mount::MountAttrFlags as Attr;
 
+use super::options::Options;
 use super::target::{Make, Root, clean, make_at, open_at};
 use super::tree;
 use crate::oci::{Context, Error, Result};
@@ -33,6 +36,9 @@ const LINKS: [(&str, &str); 4] = [
     ("stderr", "/proc/self/fd/2"),
 ];
 
+/// Flags of nodes that are mounted, as crun's.
+const FLAGS: Attr = Attr::MOUNT_ATTR_NOSUID.union(Attr::MOUNT_ATTR_NOEXEC);
+
 /// A node to be made.
 pub struct Device {
     /// Where, below the root.
@@ -41,12 +47,12 @@ pub struct Device {
     number: Dev,
     mode: Mode,
     owner: Option<(u32, u32)>,
-    /// The host's node, where none can be made.
-    host: Option<OwnedFd>,
+    /// The node, to be mounted where the container may not make one.
+    tree: Option<OwnedFd>,
 }
 
 /// The devices that the document asks for, and those that it need not ask for. Where `bind` says so, they
-/// are to be the host's.
+/// are to be mounted: made here, or the host's.
 ///
 /// # Errors
 ///
@@ -65,14 +71,14 @@ pub fn prepare(spec: &Spec, bind: bool) -> Result<Vec<Device>> {
                 number: makedev(major, minor),
                 mode: Mode::from_raw_mode(0o666),
                 owner: None,
-                host: None,
+                tree: None,
             });
         }
     }
-    if bind {
+    if bind && !make(spec, &mut devices) {
         for device in &mut devices {
             match device.host() {
-                Ok(tree) => device.host = Some(tree),
+                Ok(tree) => device.tree = Some(tree),
                 // Without the right to mount here, the container's root tries in its own namespaces.
                 Err(problem) if problem.denied() => break,
                 Err(problem) => return Err(Error::new(device.failed(&problem))),
@@ -80,6 +86,48 @@ pub fn prepare(spec: &Spec, bind: bool) -> Result<Vec<Device>> {
         }
     }
     Ok(devices)
+}
+
+/// Makes the nodes where a user namespace may not: in a file system of their own, from which each is bound
+/// into the container. They have the mode and owner that were asked for, and what the container does to
+/// them it does to no node of the host. Tells whether that was possible: without privileges it is not, and
+/// only from Linux 6.15 on can a part of a mount be cloned that is attached nowhere.
+fn make(spec: &Spec, devices: &mut [Device]) -> bool {
+    let Ok(nodes) =
+        tree::filesystem("tmpfs", Some(Path::new("tmpfs")), &Options::parse(&[]), FLAGS)
+    else {
+        return false;
+    };
+    let linux = spec.linux().as_ref();
+    let uids = linux.and_then(|linux| linux.uid_mappings().as_deref()).unwrap_or_default();
+    let gids = linux.and_then(|linux| linux.gid_mappings().as_deref()).unwrap_or_default();
+    let one = |number: usize, device: &Device| {
+        let name = number.to_string();
+        mknodat(&nodes, &name, device.kind, device.mode, device.number)?;
+        chmodat(&nodes, &name, device.mode, AtFlags::empty())?;
+        let (uid, gid) = device.owner.unwrap_or((0, 0));
+        if let (Some(uid), Some(gid)) = (outside(uids, uid), outside(gids, gid)) {
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            chownat(&nodes, &name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        tree::clone_at(nodes.as_fd(), &name)
+    };
+    for (number, device) in devices.iter_mut().enumerate() {
+        match one(number, device) {
+            Ok(tree) => device.tree = Some(tree),
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// The id outside that is `id` in the container.
+fn outside(maps: &[LinuxIdMapping], id: u32) -> Option<u32> {
+    let inside = |map: &&LinuxIdMapping| {
+        id.checked_sub(map.container_id()).is_some_and(|offset| offset < map.size())
+    };
+    let map = maps.iter().find(inside)?;
+    map.host_id().checked_add(id - map.container_id())
 }
 
 /// One of the document's; none for `/dev/ptmx`, which is a link.
@@ -111,7 +159,7 @@ fn read(device: &LinuxDevice) -> Result<Option<Device>> {
         number,
         mode: Mode::from_raw_mode(device.file_mode().unwrap_or(0o666) & 0o7777),
         owner: (owner != (0, 0)).then_some(owner),
-        host: None,
+        tree: None,
     }))
 }
 
@@ -159,7 +207,7 @@ impl Device {
         directory: BorrowedFd<'_>,
         name: &OsStr,
     ) -> std::result::Result<(), tree::Problem> {
-        if let Some(tree) = &self.host {
+        if let Some(tree) = &self.tree {
             return bind(tree.as_fd(), directory, name);
         }
         match mknodat(directory, name, self.kind, self.mode, self.number) {
@@ -197,6 +245,7 @@ impl Device {
         if FileType::from_raw_mode(stat.st_mode) != self.kind || stat.st_rdev != self.number {
             return Err(tree::Problem::refused("the host's is another device"));
         }
+        tree::set(tree.as_fd(), FLAGS)?;
         Ok(tree)
     }
 }

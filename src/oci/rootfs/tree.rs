@@ -74,6 +74,15 @@ pub fn clone(path: &Path, recursive: bool) -> Result<OwnedFd, Errno> {
     open_tree(CWD, path, clone_flags(recursive))
 }
 
+/// A clone of what stands at a name in a mount that may be attached nowhere.
+///
+/// # Errors
+///
+/// As open_tree(2): `EINVAL` before Linux 6.15.
+pub fn clone_at(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+    open_tree(directory, name, clone_flags(false) | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)
+}
+
 /// As [`clone`], of the link itself where `path` is one.
 ///
 /// # Errors
