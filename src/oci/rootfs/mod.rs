@@ -29,6 +29,7 @@ use rustix::mount::{
 use rustix::process::{chdir, chroot, fchdir, pivot_root, umask};
 
 use super::{Context, Error, Result, cgroup};
+pub use options::NAMES as MOUNT_OPTIONS;
 use target::{Make, Root, make_at, open_at};
 
 /// What the mounts depend on besides the document.

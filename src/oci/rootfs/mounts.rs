@@ -397,7 +397,19 @@ impl Entry {
                 flags |= flag;
             }
         }
-        let data = std::ffi::CString::new(self.options.text()).map_err(|_| Errno::INVAL)?;
+        let mut data = self.options.text();
+        for option in &self.options.superblock {
+            match &**option {
+                "sync" => flags |= MountFlags::SYNCHRONOUS,
+                "dirsync" => flags |= MountFlags::DIRSYNC,
+                "lazytime" => flags |= MountFlags::LAZYTIME,
+                "mand" => flags |= MountFlags::PERMIT_MANDATORY_FILE_LOCKING,
+                // What the kernel does anyway.
+                "async" | "nolazytime" | "nomand" => {}
+                other => data += &format!(",{other}"),
+            }
+        }
+        let data = std::ffi::CString::new(data).map_err(|_| Errno::INVAL)?;
         // The host's procfs, as no other is where we look before the root is entered.
         let place = format!("/proc/self/fd/{}", target.fd.as_raw_fd());
         let source = source.unwrap_or(Path::new(typ));

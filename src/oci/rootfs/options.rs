@@ -2,6 +2,77 @@
 
 use rustix::mount::{MountAttrFlags as Attr, MountPropagationFlags as Propagation};
 
+/// The options that are known by name, as `features` lists them: those of mount(8) and of runtimes.
+pub const NAMES: &[&str] = &[
+    "acl",
+    "async",
+    "atime",
+    "bind",
+    "copy-symlink",
+    "defaults",
+    "dest-nofollow",
+    "dev",
+    "diratime",
+    "dirsync",
+    "exec",
+    "idmap",
+    "iversion",
+    "lazytime",
+    "loud",
+    "mand",
+    "noacl",
+    "noatime",
+    "nodev",
+    "nodiratime",
+    "noexec",
+    "noiversion",
+    "nolazytime",
+    "nomand",
+    "norelatime",
+    "nostrictatime",
+    "nosuid",
+    "nosymfollow",
+    "private",
+    "ratime",
+    "rbind",
+    "rdev",
+    "rdiratime",
+    "relatime",
+    "remount",
+    "rexec",
+    "ridmap",
+    "rnoatime",
+    "rnodev",
+    "rnodiratime",
+    "rnoexec",
+    "rnorelatime",
+    "rnostrictatime",
+    "rnosuid",
+    "rnosymfollow",
+    "ro",
+    "rprivate",
+    "rrelatime",
+    "rro",
+    "rrw",
+    "rshared",
+    "rslave",
+    "rstrictatime",
+    "rsuid",
+    "rsymfollow",
+    "runbindable",
+    "rw",
+    "shared",
+    "silent",
+    "slave",
+    "src-nofollow",
+    "strictatime",
+    "suid",
+    "symfollow",
+    "sync",
+    "tmpcopyup",
+    "unbindable",
+];
+
 /// What a mount's options ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -186,8 +257,9 @@ impl Options {
             "copy-symlink" => self.links.copy = true,
             "src-nofollow" => self.links.source = true,
             "dest-nofollow" => self.links.target = true,
-            "sync" | "async" | "dirsync" | "lazytime" | "nolazytime" | "mand" | "nomand" => {
-                self.superblock.push(option.to_owned());
+            "sync" | "async" | "dirsync" | "lazytime" | "nolazytime" | "mand" | "nomand"
+            | "acl" | "noacl" | "iversion" | "noiversion" => {
+                self.superblock.push(option.to_owned())
             }
             _ => self.data.push(match option.split_once('=') {
                 Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
@@ -196,7 +268,7 @@ impl Options {
         }
     }
 
-    /// The data as mount(2) takes it.
+    /// The data as mount(2) takes it; what it takes as flags is not in it.
     #[must_use]
     pub fn text(&self) -> String {
         let options = self.data.iter().map(|(key, value)| match value {
@@ -303,6 +375,15 @@ mod tests {
         assert!(options.has("mode") && options.has("noswap") && !options.has("ro"));
         assert_eq!(options.data[3], ("lowerdir".to_owned(), Some("/a=b:/c".to_owned())));
         assert_eq!(parse("defaults silent").data, []);
+    }
+
+    #[test]
+    fn what_is_listed_is_known() {
+        for name in NAMES {
+            assert_eq!(parse(name).data, [], "{name}");
+            assert_eq!(parse(&name.to_uppercase()).data.len(), 1);
+        }
+        assert!(NAMES.is_sorted());
     }
 
     #[test]
