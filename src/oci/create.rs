@@ -9,7 +9,7 @@ use oci_spec::runtime::{LinuxNamespaceType as Kind, Spec};
 use rustix::process::{WaitOptions, waitpid};
 
 use super::bundle::Bundle;
-use super::cgroup::{Cgroup, Manager, Request};
+use super::cgroup::{Cgroup, Request};
 use super::channel::{Channel, Door, Tag};
 use super::hooks::{self, Point};
 use super::namespaces::Namespaces;
@@ -139,10 +139,9 @@ pub fn create(
         .then(|| CString::new(format!("_ses.{}", options.id)).context("id"))
         .transpose()?;
     let (ours, theirs) = Channel::pair()?;
-    // The process goes into its cgroups itself, which costs less than to be moved. systemd has to be told.
-    let systemd = runtime.manager == Manager::Systemd;
-    let birthplace = if systemd || namespaces.takes_two() { None } else { cgroup.birthplace() };
-    let entrances = if systemd { Vec::new() } else { cgroup.entrances(birthplace.is_some())? };
+    // The process goes into its cgroups itself, which costs less than to be moved.
+    let birthplace = if namespaces.takes_two() { None } else { cgroup.birthplace() };
+    let entrances = cgroup.entrances(birthplace.is_some())?;
     let born = birthplace.as_ref().map(AsFd::as_fd);
     let Some(made) = namespaces.spawn(born, &ours, &theirs)? else {
         // The lock is held as long as any copy of its descriptor is open.
@@ -169,9 +168,7 @@ pub fn create(
     if namespaces.is_new(Kind::User) {
         mapping::write(spec, pid)?;
     }
-    if systemd {
-        cgroup.enter(pid)?;
-    }
+    cgroup.enter_first(pid)?;
     go(&ours, made)?;
 
     said(&ours, Tag::Built, made)?;

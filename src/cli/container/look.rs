@@ -1,13 +1,16 @@
 //! Commands that only look: `state`, `ps`, `list`, `events`.
 
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::args::{EventsArgs, ListArgs, PsArgs, TableFormat};
 use super::log::rfc3339;
+use crate::oci::cgroup::oom::{Event, Watch};
 use crate::oci::runtime::Runtime;
 use crate::oci::state::{Record, Status};
 use crate::oci::{Context, Error, Result};
@@ -147,13 +150,28 @@ pub fn ps(runtime: &Runtime<'_>, args: &PsArgs) -> Result<()> {
     print(&format!("{head}\n{rows}"))
 }
 
-/// `events`: what the container uses, once or again and again until it has ended.
+/// Waits for a while, and tells when the container runs out of memory meanwhile; true when it has ended.
+fn ended(id: &str, memory: Option<&mut Watch>, init: &OwnedFd, limit: Duration) -> Result<bool> {
+    let Some(memory) = memory else { return crate::oci::attach::ends(init, limit) };
+    let until = Instant::now() + limit;
+    loop {
+        match memory.wait(until, init)? {
+            Event::OutOfMemory => print(&format!("{}\n", json!({"type": "oom", "id": id})))?,
+            Event::Gone => return Ok(true),
+            Event::Late => return Ok(false),
+        }
+    }
+}
+
+/// `events`: what the container uses, once or again and again until it has ended, and that it ran out of
+/// memory.
 ///
 /// # Errors
 ///
 /// The container does not run, or has no cgroup.
 pub fn events(runtime: &Runtime<'_>, args: &EventsArgs) -> Result<()> {
     let container = runtime.root.container(&args.id)?;
+    let mut memory = None;
     loop {
         let record = container.complete(&args.id)?;
         if container.status(&record) == Status::Stopped {
@@ -167,7 +185,9 @@ pub fn events(runtime: &Runtime<'_>, args: &EventsArgs) -> Result<()> {
             return Ok(());
         }
         let Some(init) = record.init() else { return Ok(()) };
-        if crate::oci::attach::ends(&init, args.interval)? {
+        // Without a memory controller nothing is told.
+        let memory = memory.get_or_insert_with(|| cgroup.watch_memory().ok());
+        if ended(&args.id, memory.as_mut(), &init, args.interval)? {
             return Ok(());
         }
     }

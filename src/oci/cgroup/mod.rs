@@ -219,17 +219,15 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Moves a process in; systemd's manager makes the scope with the first, and is waited for.
+    /// Moves a process in, from outside.
     ///
     /// # Errors
     ///
     /// As write(2) on `cgroup.procs`, or as systemd has it.
     pub fn enter(&self, pid: Pid) -> Result<()> {
-        if let Some(rdt) = &self.rdt {
-            rdt.enter(pid)?;
-        }
-        if let Some(unit) = self.unit.as_ref().filter(|unit| unit.is_new()) {
-            return self.start_unit(unit, pid);
+        self.enter_first(pid)?;
+        if self.waiting_unit().is_some() {
+            return Ok(());
         }
         for place in &self.places {
             place.enter(pid)?;
@@ -237,21 +235,51 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Files of which each takes the process that writes `0` to it into one of the cgroups: for a child
-    /// with one thread, which may have no right of its own to open them. With `born` those are left out
-    /// that a child made with the descriptor of [`Cgroup::birthplace`] is in already.
+    /// Files of which each takes the process that writes `0` to it into one of the cgroups: for the first
+    /// process, which has one thread and may have no right to open them. That spares the wait of some
+    /// milliseconds which moving it from outside costs. With `born` those are left out that a process
+    /// made with the descriptor of [`Cgroup::birthplace`] is in already.
+    ///
+    /// What it cannot enter by itself is left to [`Cgroup::enter_first`].
     ///
     /// # Errors
     ///
     /// As open(2).
     pub fn entrances(&self, born: bool) -> Result<Vec<OwnedFd>> {
+        if self.waiting_unit().is_some() {
+            return Ok(Vec::new());
+        }
         let places = self.places.iter().filter(|place| !(born && place.unified));
         places.map(Place::entrance).collect()
     }
 
-    /// The cgroup of version 2, for `CLONE_INTO_CGROUP`; `None` where there is none.
+    /// Moves the container's first process into what it does not enter by [`Cgroup::entrances`]: a group of
+    /// resctrl, and the scope that systemd makes with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cgroup::enter`].
+    pub fn enter_first(&self, pid: Pid) -> Result<()> {
+        if let Some(rdt) = &self.rdt {
+            rdt.enter(pid)?;
+        }
+        match self.waiting_unit() {
+            Some(unit) => self.start_unit(unit, pid),
+            None => Ok(()),
+        }
+    }
+
+    /// The scope that is to be made.
+    fn waiting_unit(&self) -> Option<&Unit> {
+        self.unit.as_ref().filter(|unit| unit.is_new())
+    }
+
+    /// The cgroup of version 2, for `CLONE_INTO_CGROUP`; `None` where there is none yet.
     #[must_use]
     pub fn birthplace(&self) -> Option<OwnedFd> {
+        if self.waiting_unit().is_some() {
+            return None;
+        }
         let place = self.places.iter().find(|place| place.unified)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(&place.dir, flags, Mode::empty()).ok()

@@ -4,11 +4,12 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::file;
+use super::freeze::wait;
 use super::place::Place;
 use crate::oci::{Context, Error, Result};
 
@@ -70,25 +71,29 @@ impl Watch {
         Ok(Watch { dir: place.dir.clone(), source: Source::Files { memory, cgroup, killed } })
     }
 
-    /// Waits for what is next; without `until` for as long as it takes.
+    /// Waits for what is next. The end of the process whose pidfd is `first` is that of the container.
     ///
     /// # Errors
     ///
     /// As poll(2).
-    pub fn wait(&mut self, until: Option<Instant>) -> Result<Event> {
-        self.next(until).context(self.dir.display())
+    pub fn wait(&mut self, until: Instant, first: &OwnedFd) -> Result<Event> {
+        self.next(until, first).context(self.dir.display())
     }
 
-    fn next(&mut self, until: Option<Instant>) -> std::result::Result<Event, Errno> {
+    fn next(&mut self, until: Instant, first: &OwnedFd) -> std::result::Result<Event, Errno> {
         loop {
             let found = match &mut self.source {
                 Source::Counter(counter) => {
                     if !self.dir.join("memory.oom_control").exists() {
                         return Ok(Event::Gone);
                     }
-                    let mut fds = [PollFd::new(counter, PollFlags::IN)];
+                    let mut fds =
+                        [PollFd::new(counter, PollFlags::IN), PollFd::new(first, PollFlags::IN)];
                     if !wait(&mut fds, until)? {
                         return Ok(Event::Late);
+                    }
+                    if fds[0].revents().is_empty() {
+                        return Ok(Event::Gone);
                     }
                     rustix::io::read(&*counter, &mut [0; 8])?;
                     let there = self.dir.join("memory.oom_control").exists();
@@ -108,8 +113,13 @@ impl Watch {
                             let mut fds = [
                                 PollFd::new(memory, PollFlags::PRI),
                                 PollFd::new(cgroup, PollFlags::PRI),
+                                PollFd::new(first, PollFlags::IN),
                             ];
-                            (!wait(&mut fds, until)?).then_some(Event::Late)
+                            match wait(&mut fds, until)? {
+                                false => Some(Event::Late),
+                                true if fds[2].revents().is_empty() => None,
+                                true => Some(Event::Gone),
+                            }
                         }
                     }
                 }
@@ -131,17 +141,4 @@ fn count(fd: &OwnedFd, key: &str) -> Option<u64> {
     let mut text = [0; 1024];
     let length = rustix::io::pread(fd, &mut text, 0).ok()?;
     file::value(std::str::from_utf8(&text[..length]).ok()?, key)
-}
-
-/// poll(2); false when the time is over.
-fn wait(fds: &mut [PollFd<'_>], until: Option<Instant>) -> std::result::Result<bool, Errno> {
-    if let Some(until) = until {
-        return super::freeze::wait(fds, until);
-    }
-    loop {
-        match rustix::event::poll(fds, None::<&Timespec>) {
-            Err(Errno::INTR) => {}
-            result => return result.map(|count| count > 0),
-        }
-    }
 }
