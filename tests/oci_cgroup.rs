@@ -476,3 +476,70 @@ fn without_systemd_there_is_an_error() {
     let (code, text) = place.run("true");
     assert!(code != 0 && text.contains("systemd's bus at unix:path="), "{code} {text}");
 }
+
+#[test]
+fn an_ordinary_user_has_what_was_delegated() {
+    let needs = ["root", BUSYBOX, "userns", "cmd:setpriv"];
+    if !have("rootless", &needs) || !layouts().contains(&Layout::Unified) {
+        return;
+    }
+    let user = 65_534;
+    let allowed = Command::new("setpriv")
+        .args([&format!("--reuid={user}"), &format!("--regid={user}"), "--clear-groups"])
+        .args(["unshare", "-Ur", "true"])
+        .stderr(Stdio::null())
+        .status();
+    if !allowed.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: rootless: an ordinary user may make no user namespace");
+        return;
+    }
+    let mut place = Place::new(Layout::Unified);
+    let id = id();
+    // Where that user can reach it.
+    std::fs::copy(support::LANDSTRIP, place.path("landstrip")).expect("the program");
+    let kinds = ["pid", "mount", "ipc", "uts", "network", "user"].map(|kind| json!({"type": kind}));
+    place.spec["linux"]["namespaces"] = json!(kinds);
+    for map in ["uidMappings", "gidMappings"] {
+        place.spec["linux"][map] = json!([{"containerID": 0, "hostID": user, "size": 1}]);
+    }
+    place.spec["linux"]["resources"]["devices"] = json!([{"allow": false, "access": "rwm"}]);
+    place.write("cat /proc/self/cgroup");
+    for path in ["", "config.json", "rootfs"] {
+        std::os::unix::fs::chown(place.path(path), Some(user), Some(user)).expect("chown");
+    }
+    let top = format!("/sys/fs/cgroup/{id}-top");
+    let run = |delegated: bool, resources: &str| {
+        let dir = place.dir.path().display();
+        let owner = if delegated { user } else { 0 };
+        let script = format!(
+            r#"umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup || exit 99
+            mkdir -p {top}/own && chown -R {owner} {top} && echo $$ >{top}/own/cgroup.procs
+            cd {dir}; timeout 30 setpriv --reuid {user} --regid {user} --clear-groups \
+                env XDG_RUNTIME_DIR={dir} ./landstrip --root {dir}/user run --bundle . {id} 2>&1
+            echo code $?; echo $$ >/sys/fs/cgroup/cgroup.procs; rmdir {top}/own {top}"#
+        );
+        let mut spec: Value = serde_json::from_str(
+            &std::fs::read_to_string(place.path("config.json")).expect("a document"),
+        )
+        .expect("JSON");
+        spec["linux"]["resources"]["unified"] = serde_json::from_str(resources).expect("JSON");
+        std::fs::write(place.path("config.json"), spec.to_string()).expect("a document");
+        let output = Command::new("unshare")
+            .args(["-m", "--propagation", "private", "sh", "-c", &script])
+            .stdin(Stdio::null())
+            .output()
+            .expect("unshare(1)");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // Beside the cgroup that it was started in, which holds processes and could hand nothing down.
+    let had = run(true, r#"{"cgroup.max.depth": "3"}"#);
+    assert!(had.contains(&format!("0::/{id}-top/{id}\n")) && had.ends_with("code 0\n"), "{had}");
+    // What is not delegated is an error then.
+    let missing = run(true, r#"{"nonsense.max": "3"}"#);
+    assert!(missing.contains("linux.resources.unified.nonsense.max") && missing.contains("code 1"));
+    // Without any it stays where it is, and says so.
+    let none = run(false, r#"{"cgroup.max.depth": "3"}"#);
+    assert!(none.contains(&format!("0::/{id}-top/own\n")) && none.ends_with("code 0\n"), "{none}");
+    assert!(none.contains("no cgroup for the container") && none.contains("not applied"), "{none}");
+    assert_eq!(left(&id), Vec::<PathBuf>::new());
+}

@@ -152,6 +152,11 @@ impl<'a, 'w> Limits<'a, 'w> {
         Ok(None)
     }
 
+    /// Whether some hierarchy is done without.
+    pub fn is_partial(&self) -> bool {
+        self.partial
+    }
+
     /// The cgroup of version 2, for a file that belongs to no controller.
     ///
     /// # Errors

@@ -26,20 +26,24 @@ const FIELD: &str = "devices";
 /// # Errors
 ///
 /// A rule that makes no sense, or that cannot be had. In a user namespace the kernel lets nobody set them,
-/// and nothing there can make a device or mount one: that is told.
+/// and nothing there can make a device or mount one: that is told, unless the document says no more than
+/// every document does.
 pub fn set(limits: &mut Limits<'_, '_>, rules: &[LinuxDeviceCgroup]) -> Result<()> {
-    let mut all = rule::parse(rules).map_err(|why| refused(FIELD, why))?;
-    all.extend(rule::defaults());
+    let own = rule::parse(rules).map_err(|why| refused(FIELD, why))?;
+    let all: Vec<Rule> = own.iter().copied().chain(rule::defaults()).collect();
     let result = match (limits.separate("devices"), limits.unified()) {
         (Some(place), _) => set_separate(&place.dir, &all),
         (None, Some(place)) => set_unified(&place.dir, &all),
+        (None, None) if limits.is_partial() && rule::is_usual(&own) => return Ok(()),
         (None, None) => return limits.without(FIELD, "no cgroup can hold them"),
     };
     match result {
         Err(Failure::Kernel(Errno::PERM | Errno::ACCESS, what))
             if limits.rootless || in_user_namespace() =>
         {
-            limits.tell(&format!("linux.resources.{FIELD} are not applied: {what}"));
+            if !rule::is_usual(&own) {
+                limits.tell(&format!("linux.resources.{FIELD} are not applied: {what}"));
+            }
             Ok(())
         }
         Err(Failure::Kernel(errno, what)) => Err(refused(FIELD, format!("{what}: {errno}"))),

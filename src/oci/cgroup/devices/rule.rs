@@ -210,6 +210,14 @@ pub fn listed(line: &str) -> Option<(Devices, u32)> {
     Some((Devices { kind, major, minor }, access))
 }
 
+/// Whether the rules only deny everything, as the first one of each document does: nothing is lost then
+/// where no device can be made.
+pub fn is_usual(rules: &[Rule]) -> bool {
+    rules
+        .iter()
+        .all(|rule| !rule.allow && rule.devices.major.is_none() && rule.devices.minor.is_none())
+}
+
 /// How systemd names devices: by the links in `/dev/char` and `/dev/block`, or by the name that the text of
 /// `/proc/devices` has for a major number.
 pub fn systemd(devices: &Devices, known: &str) -> Option<String> {

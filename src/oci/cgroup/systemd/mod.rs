@@ -22,7 +22,7 @@ use bus::{Bus, Refusal};
 pub use property::Property;
 use wire::{Call, Value};
 
-/// Units of annotations: `org.systemd.property.TimeoutStopUSec`.
+/// What annotations with properties start with: `org.systemd.property.TimeoutStopUSec`.
 const ANNOTATION: &str = "org.systemd.property.";
 
 /// A container's scope.
@@ -52,7 +52,7 @@ impl Unit {
         let mut start = vec![
             Property::new("Description", Value::text(format!("container {}", request.id))),
             Property::new("Slice", Value::text(slice.as_str())),
-            // Version 1's systemd may not: see Delegate= in systemd.resource-control(5).
+            // The files in it are written by us, and the cgroups below by the container.
             Property::new("Delegate", Value::Bool(true)),
             Property::new("DefaultDependencies", Value::Bool(false)),
         ];
