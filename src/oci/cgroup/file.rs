@@ -1,6 +1,5 @@
 //! Files of a cgroup: short texts, read and written whole.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -26,16 +25,26 @@ pub fn write(dir: &Path, name: &str, text: &str) -> std::result::Result<(), Errn
 /// As read(2).
 pub fn read(dir: &Path, name: &str) -> Result<Option<String>> {
     let path = dir.join(name);
-    match std::fs::read_to_string(&path) {
+    match whole(&path) {
         Ok(text) => Ok(Some(text.trim_end().to_owned())),
-        Err(error) if is_gone(&error) => Ok(None),
-        Err(error) => Err(error).context(path.display()),
+        // A cgroup that is removed answers with `ENODEV` to who has a file of it open.
+        Err(Errno::NOENT | Errno::NODEV) => Ok(None),
+        Err(errno) => Err(errno).context(path.display()),
     }
 }
 
-/// A cgroup that is removed answers with `ENODEV` to who has a file of it open.
-fn is_gone(error: &std::io::Error) -> bool {
-    error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(Errno::NODEV.raw_os_error())
+/// Without the questions about size and position that the standard library has, which say nothing of
+/// such files.
+fn whole(path: &Path) -> std::result::Result<String, Errno> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut text = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        match rustix::io::read(&file, &mut part)? {
+            0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
+            length => text.extend(&part[..length]),
+        }
+    }
 }
 
 /// A file that holds one number; `None` where there is none, or it says `max`.

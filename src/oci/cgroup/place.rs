@@ -44,7 +44,7 @@ impl Place {
         let new = make_dir(&self.mount, &self.dir)?;
         if self.has("cpuset") {
             for name in ["cpuset.cpus", "cpuset.mems"] {
-                inherit(&self.mount, &self.dir, name);
+                inherit(&self.mount, &self.dir, name, new);
             }
         }
         if self.unified {
@@ -173,12 +173,15 @@ fn make_dir(mount: &Path, dir: &Path) -> std::result::Result<bool, (Errno, PathB
 
 /// A cpuset of version 1 starts with nothing in it, and takes no process until it has something: what
 /// the one above has, see "cpusets" in the kernel's cgroup-v1 documentation.
-fn inherit(mount: &Path, dir: &Path, name: &str) -> String {
-    let own = file::read(dir, name).ok().flatten().unwrap_or_default();
+fn inherit(mount: &Path, dir: &Path, name: &str, new: bool) -> String {
+    let own = match new {
+        true => String::new(),
+        false => file::read(dir, name).ok().flatten().unwrap_or_default(),
+    };
     if !own.is_empty() || dir == mount {
         return own;
     }
-    let above = inherit(mount, dir.parent().unwrap_or(mount), name);
+    let above = inherit(mount, dir.parent().unwrap_or(mount), name, false);
     // Entering says `ENOSPC` where this did not work.
     let _ = file::write(dir, name, &above);
     above
