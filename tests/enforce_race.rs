@@ -223,3 +223,77 @@ fn a_directory_does_not_move_as_a_file() {
         assert!(moved.len() == 3 && moved[1] != "0" && moved[2] == "0", "{name}: {run:?}");
     }
 }
+
+/// What is moved is exchanged by removing it and making something else, rather than by another move.
+const EXCHANGE: &str = r#"
+import os, sys, time
+a, to, kind, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+child = os.fork()
+if child == 0:
+    while True:
+        try:
+            open(a, "w").close()
+            os.unlink(a)
+            os.mkdir(a) if kind == "directory" else os.symlink("/etc", a)
+            os.rmdir(a) if kind == "directory" else os.unlink(a)
+        except OSError:
+            try:
+                os.rmdir(a) if os.path.isdir(a) and not os.path.islink(a) else os.unlink(a)
+            except OSError:
+                pass
+moved = won = 0
+end = time.monotonic() + 10
+while moved + won < count and time.monotonic() < end:
+    try:
+        os.rename(a, to)
+    except OSError:
+        continue
+    if os.path.islink(to) or os.path.isdir(to):
+        won += 1
+        os.rmdir(to) if os.path.isdir(to) and not os.path.islink(to) else os.unlink(to)
+    else:
+        moved += 1
+        os.unlink(to)
+os.kill(child, 9)
+print(moved, won)
+"#;
+
+#[test]
+fn nothing_else_is_moved_than_what_was_judged() {
+    if !support::have::have("exchanges", &["cmd:python3"]) {
+        return;
+    }
+    let setup = &["mkdirat AT_FDCWD \"{in}/src 0755"];
+    let globs = json!({"filesystem": {"allowWrite": ["{in}"], "denyWrite": ["**/src/*/secret"]}});
+    let apart = json!({"filesystem": {
+        "allowWrite": ["{in}", "{out}"], "denyWrite": ["{in}/src/*/secret"],
+    }});
+    let granted = json!({"filesystem": {"allowWrite": ["{in}", "{in}/conf"]}});
+    let single = json!({"filesystem": {"allowWrite": ["{in}/conf", "{out}"]}});
+    for (name, policy, kind, a, to, moves) in [
+        ("where the broker acts", &globs, "directory", "{in}/a", "{in}/src/to", true),
+        ("out of what the kernel holds", &apart, "directory", "{out}/a", "{in}/src/to", false),
+        ("to what is granted", &granted, "link", "{in}/a", "{in}/conf", true),
+        ("from elsewhere to what is granted", &single, "link", "{out}/a", "{in}/conf", false),
+    ] {
+        let bed = Bed::new(setup);
+        let line = |count: &str| -> Vec<String> {
+            let line = ["python3", "-c", EXCHANGE, a, to, kind, count];
+            line.iter().map(|word| bed.fill(word)).collect()
+        };
+        let won = |text: &str| -> Vec<u32> {
+            text.split(' ').filter_map(|n| n.parse().ok()).collect::<Vec<u32>>()
+        };
+        let bare = line("20000");
+        let output = std::process::Command::new(&bare[0]).args(&bare[1..]).output();
+        let output = String::from_utf8(output.expect("python3").stdout).expect("text");
+        let found = won(output.trim());
+        assert!(found.len() == 2 && found[1] > 0, "{name}: the control never won: {output}");
+        let words = line("1500");
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let run = bed.launch(policy, &["--quiet"], &words);
+        let found = won(run.last());
+        assert!(found.len() == 2 && found[1] == 0, "{name}: {run:?}");
+        assert_eq!(found[0] > 0, moves, "{name}: {run:?}");
+    }
+}

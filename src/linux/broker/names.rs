@@ -1,5 +1,6 @@
 //! Calls that make, remove and move names.
 
+use super::moves::Moving;
 use super::report::Refusal;
 use super::resolve::{Last, Object, Spot, file_type};
 use super::task::Task;
@@ -107,6 +108,7 @@ impl Task<'_> {
             return Ok(Answer::Continue);
         }
         self.assume_creator()?;
+        let _alone = self.between_moves(&name.spot)?;
         let mode = Mode::from_raw_mode(mode as u32 & 0o1777);
         Ok(rustix::fs::mkdirat(&name.spot.dir, name.spot.name.as_slice(), mode).into())
     }
@@ -178,6 +180,7 @@ impl Task<'_> {
             return Ok(Answer::Continue);
         }
         self.assume_creator()?;
+        let _alone = self.between_moves(&name.spot)?;
         Ok(rustix::fs::symlinkat(text.as_slice(), &name.spot.dir, name.spot.name.as_slice()).into())
     }
 
@@ -221,6 +224,7 @@ impl Task<'_> {
             }
         }
         self.may_act()?;
+        let _alone = self.between_moves(&name.spot)?;
         let from = super::resolve::fd_name(std::os::fd::AsFd::as_fd(&object.fd));
         let to = name.spot.name.as_slice();
         let done =
@@ -306,17 +310,15 @@ impl Task<'_> {
         let (old, new) = ((old.0, self.path(old.1)?), (new.0, self.path(new.1)?));
         let from = self.named(old.0, old.1, [Errno::BUSY; 3])?;
         let to = self.named(new.0, new.1, [target_is_special; 3])?;
-        // The move is judged by what stands at the names, directory or file, which no other move may
-        // change meanwhile. Where a name is guarded, the kernel grants no move to happen without us.
+        // The move is judged by what stands at the names, directory or file, which nothing else may change
+        // meanwhile. Where a name is guarded, the kernel grants nothing to happen without us.
         let [(mount, device), (other, other_device)] = [from.spot.mount()?, to.spot.mount()?];
         if mount != other {
             // As the kernel says before it looks at the names: to wait for both would tie a file system that
             // does not answer to one that does.
             return Err(Errno::XDEV);
         }
-        let devices = [device, other_device];
-        let leave = || self.broker.pool.place_to_wait().map_err(|_| Errno::BUSY);
-        let _alone = self.broker.moves.begin(devices, leave)?;
+        let _alone = self.begin_move([device, other_device])?;
         let moved = from.spot.stat()?;
         let replaced = match to.spot.stat() {
             Ok(stat) if noreplace => {
@@ -351,6 +353,11 @@ impl Task<'_> {
             if self.kernel_moves(&from.spot) && self.kernel_moves(&to.spot) {
                 return Ok(Answer::Continue);
             }
+            let loose = self.is_loose(&from, &to, kind(&moved))
+                || exchange && replaced.is_some_and(|old| self.is_loose(&to, &from, kind(&old)));
+            if loose {
+                return Err(Errno::XDEV);
+            }
         }
         self.may_act()?;
         let directory = [Some(moved), replaced]
@@ -379,11 +386,47 @@ impl Task<'_> {
         .into())
     }
 
+    /// Begins a move between directories on these devices, as soon as nothing else is being moved there.
+    fn begin_move(&self, devices: [u64; 2]) -> Result<Moving<'_>, Errno> {
+        let leave = || self.broker.pool.place_to_wait().map_err(|_| Errno::BUSY);
+        self.broker.moves.begin(devices, leave)
+    }
+
+    /// Holds moves off while a directory, or a link, is made at the name: one that was judged by what
+    /// stood there would take it along.
+    fn between_moves(&self, spot: &Spot) -> Result<Moving<'_>, Errno> {
+        let (_, device) = spot.mount()?;
+        self.begin_move([device, device])
+    }
+
+    /// Whether the kernel alone could put something else in the place of what is moved, of a kind that may
+    /// not be moved there. Then the caller has to copy, as between two file systems.
+    fn is_loose(&self, from: &Name, to: &Name, kind: FileType) -> bool {
+        let directory = || self.guarded_directory(from, to).is_some();
+        let link = || self.broker.link_name(&to.path).is_some();
+        kind != FileType::Directory && self.kernel_names(&from.spot) && directory()
+            || kind != FileType::Symlink && self.kernel_moves(&from.spot) && link()
+    }
+
     /// Whether the name goes with the run's temporary directory, which no denial holds the launcher from
     /// removing.
     fn is_temporary(&self, name: &Name) -> bool {
         let verdict = self.broker.decider.decide(Access::Write, &name.path);
         verdict.rule().is_some_and(|rule| rule.origin.is_built_in() && rule.origin.key == TEMPORARY)
+    }
+
+    /// The rule that keeps a directory from being moved so, and why.
+    fn guarded_directory(&self, from: &Name, to: &Name) -> Option<(&Rule, &'static str)> {
+        let (decider, endpoints) = (&self.broker.decider, &self.broker.endpoints);
+        decider
+            .directory_move(&from.path, &to.path)
+            .or_else(|| endpoints.directory_move(&from.path, &to.path))
+            .map(|rule| (rule, "moving this directory would move what the rule is about"))
+            .or_else(|| {
+                let into = self.is_temporary(to) && !self.is_temporary(from);
+                let rule = decider.write_denial_below(&from.path).filter(|_| into)?;
+                Some((rule, "what the rule is about would be removed with TMPDIR"))
+            })
     }
 
     /// The refusal of moving what stands at `from` to `to`, if either name, or a name below, is denied.
@@ -393,17 +436,9 @@ impl Task<'_> {
         to: &'a Name,
         kind: FileType,
     ) -> Result<Option<Refusal<'a>>, Errno> {
-        let (decider, endpoints) = (&self.broker.decider, &self.broker.endpoints);
+        let decider = &self.broker.decider;
         let guard = match kind {
-            FileType::Directory => decider
-                .directory_move(&from.path, &to.path)
-                .or_else(|| endpoints.directory_move(&from.path, &to.path))
-                .map(|rule| (rule, "moving this directory would move what the rule is about"))
-                .or_else(|| {
-                    let into = self.is_temporary(to) && !self.is_temporary(from);
-                    let rule = decider.write_denial_below(&from.path).filter(|_| into)?;
-                    Some((rule, "what the rule is about would be removed with TMPDIR"))
-                }),
+            FileType::Directory => self.guarded_directory(from, to),
             FileType::Symlink => self.broker.link_name(&to.path),
             _ => decider.directory_name(&to.path).map(|rule| (rule, NEEDS_DIRECTORY)),
         };
