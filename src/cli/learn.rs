@@ -61,6 +61,7 @@ mod linux {
             query_timeout: Duration::ZERO,
             style: stderr_style(),
             quiet: false,
+            inside: None,
             learn: Some(Learning { base, notes: Arc::clone(&notes) }),
         })?;
         let learned = notes.lock().unwrap_or_else(PoisonError::into_inner).finish(&HostFiles);

@@ -47,6 +47,7 @@ mod linux {
             style: stderr_style(),
             quiet: args.quiet,
             learn: None,
+            inside: None,
         })
     }
 

@@ -18,6 +18,8 @@ use super::sys;
 #[derive(Debug)]
 pub struct TrapFd {
     file: File,
+    /// The most bytes that a regular file may have.
+    most: u64,
     /// It is a socket of this type, which takes or refuses each message without waiting.
     socket: Option<SocketType>,
 }
@@ -33,12 +35,15 @@ impl TrapFd {
     /// A usage error when it is not open.
     pub fn inherit(fd: i32) -> Result<TrapFd, Error> {
         match sys::duplicate(fd) {
-            Ok(duplicate) => {
-                let socket = sockopt::socket_type(&duplicate).ok();
-                Ok(TrapFd { file: duplicate.into(), socket })
-            }
+            Ok(duplicate) => Ok(TrapFd::new(duplicate, u64::MAX)),
             Err(error) => Err(not_open("--trap-fd", fd, &error)),
         }
+    }
+
+    /// Takes `fd`. A regular file is not written to once it has `most` bytes.
+    pub fn new(fd: OwnedFd, most: u64) -> TrapFd {
+        let socket = sockopt::socket_type(&fd).ok();
+        TrapFd { file: fd.into(), most, socket }
     }
 
     /// Where answers to queries come from: the same socket, if it is a connected stream.
@@ -75,6 +80,12 @@ impl Write for &TrapFd {
         if self.socket.is_some() {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             return Ok(rustix::net::send(&self.file, bytes, flags)?);
+        }
+        if self.most < u64::MAX {
+            let found = self.file.metadata()?;
+            if found.is_file() && found.len() >= self.most {
+                return Err(ErrorKind::FileTooLarge.into());
+            }
         }
         let mut fds = [PollFd::new(&self.file, PollFlags::OUT)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -8,6 +8,7 @@ use super::filter::{self, Options};
 use super::limits::Ceilings;
 use super::oom::Score;
 use super::supervise::{Ending, Signals};
+use super::sys::seccomp::Instruction;
 use super::sys::spawn::{self, CStrings, Launch, Step};
 use super::sys::{Errno, identity, signals};
 use super::tmpdir::TemporaryDirectory;
@@ -50,6 +51,18 @@ pub struct Job {
     pub quiet: bool,
     /// What to learn from the run, if anything.
     pub learn: Option<Learning>,
+    /// What a program of a container has besides.
+    pub inside: Option<Inside>,
+}
+
+/// A program of a container, whose process the launcher stands in for.
+pub struct Inside {
+    /// The program's file, looked up already.
+    pub path: OsString,
+    /// The container's own filter and its flags: it is for the program and not for the launcher.
+    pub profile: Option<(Vec<Instruction>, u32)>,
+    /// Called when the program runs.
+    pub started: Box<dyn FnOnce()>,
 }
 
 /// How a run is learned from. Its policy then has to let everything be written, see
@@ -81,22 +94,31 @@ pub fn kept(permitted: u64) -> u64 {
 ///
 /// When the program did not start, or could not be supervised to its end.
 pub fn run(job: Job) -> Result<u8, Error> {
-    let signals = Signals::block();
+    let signals = Signals::block(job.inside.is_some());
     let ignored = signals::ignore();
-    let path = look_up(&job.args[0], &job.env, &job.policy.cwd)?;
+    let path = match &job.inside {
+        Some(inside) => inside.path.clone(),
+        None => look_up(&job.args[0], &job.env, &job.policy.cwd)?,
+    };
     // Made before the host is asked: inside another run, asking gives up the outer broker's help.
-    let temporary = Temporary(make_temporary(&job.env)?);
+    let temporary = match make_temporary(&job.env) {
+        Ok(made) => Some(Temporary(made)),
+        // A container need not have a place for one.
+        Err(_) if job.inside.is_some() => None,
+        Err(failure) => return Err(failure.into()),
+    };
+    let temporary_path = temporary.as_ref().map(|temporary| temporary.0.path());
     // The cgroups too: they are removed when this is dropped, and with them what they hold.
     let ceilings = Ceilings::new(job.policy.limits.clone());
     let support = HostSupport { limits: ceilings.support(), ..host::support() };
-    let env = with_temporary(job.env, &temporary.0.path());
+    let env = with_temporary(job.env, temporary_path.as_deref());
     let mut policy = without_disks(job.policy);
     let which = if job.learn.is_some() { Guarded::Cgroups } else { Guarded::All };
     add_mounts(&mut policy, support, which)?;
     if ceilings.in_cgroups() {
         cgroup::guard(&mut policy.rules);
     }
-    let mut plan = plan::plan(policy, Some(&temporary.0.path()), &host::HostView, support);
+    let mut plan = plan::plan(policy, temporary_path.as_deref(), &host::HostView, support);
     refuse_shortfalls(&plan, &job.accept)?;
     let queries = match &job.traps {
         Some(traps) if plan.broker && !job.query_timeout.is_zero() => traps.answers(),
@@ -110,7 +132,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
         plan.answerable();
     }
     let learn = job.learn.is_some();
-    let learner = job.learn.map(|learning| learner(learning, &mut plan, &temporary.0.path()));
+    let learner = job.learn.map(|learning| learner(learning, &mut plan, temporary_path.as_deref()));
     let learner = learner.transpose()?;
 
     // Root keeps the capabilities that work on files and processes of its own.
@@ -134,6 +156,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
     };
     let shell = [OsString::from("/bin/sh"), path.clone()];
     let shell: Vec<_> = shell.iter().chain(job.args.iter().skip(1)).cloned().collect();
+    let shell = CStrings::new(c_strings(&shell)?);
     let inner = ruleset(&inner)?;
     let filter = filter::build(Options {
         broker: plan.broker,
@@ -146,7 +169,8 @@ pub fn run(job: Job) -> Result<u8, Error> {
     let program = Launch {
         path: &c_string(path.as_bytes())?,
         argv: &CStrings::new(c_strings(&job.args)?),
-        shell: &CStrings::new(c_strings(&shell)?),
+        // An engine is told that the file is no program.
+        shell: job.inside.is_none().then_some(&shell),
         envp: &CStrings::new(c_strings(&env)?),
         cwd: &c_string(plan.policy.cwd.as_bytes())?,
         inherit: &job.inherit,
@@ -156,6 +180,9 @@ pub fn run(job: Job) -> Result<u8, Error> {
         ruleset: inner.as_fd(),
         filter: &filter,
         listener: plan.broker,
+        profile: job.inside.as_ref().and_then(|inside| {
+            inside.profile.as_ref().map(|(filter, flags)| (filter.as_slice(), *flags))
+        }),
         announce: None,
         ignored,
         mask: signals.before(),
@@ -170,7 +197,12 @@ pub fn run(job: Job) -> Result<u8, Error> {
         read: false,
         write: Writing::Directories,
     }));
-    let ending = Ending::enter(ruleset(&outer)?, scoped, &temporary.0, ceilings.time())?;
+    let ending = Ending::enter(
+        ruleset(&outer)?,
+        scoped,
+        temporary.as_ref().map(|temporary| &temporary.0),
+        ceilings.time(),
+    )?;
     if let (Some(broker), Some(watcher)) = (&broker, ending.watcher()) {
         broker.keep_from(watcher);
     }
@@ -182,6 +214,9 @@ pub fn run(job: Job) -> Result<u8, Error> {
     score.restore();
     let result = match result {
         Ok(pid) => {
+            if let Some(inside) = job.inside {
+                (inside.started)();
+            }
             raise_own_limits();
             ceilings.watch(&reporter);
             signals.supervise(pid, ceilings.time())
@@ -204,7 +239,11 @@ pub fn run(job: Job) -> Result<u8, Error> {
 
 /// Who learns from a run with this plan. The kernel is relied upon for nothing then: what it decides
 /// by itself, nobody hears of.
-fn learner(learning: Learning, plan: &mut Plan, temporary: &str) -> Result<Learner, Failure> {
+fn learner(
+    learning: Learning,
+    plan: &mut Plan,
+    temporary: Option<&str>,
+) -> Result<Learner, Failure> {
     if !plan.broker {
         let message =
             "nothing can be learned inside another sandbox, which hears of each call first";
@@ -213,7 +252,10 @@ fn learner(learning: Learning, plan: &mut Plan, temporary: &str) -> Result<Learn
     plan.kernel_write.clear();
     // Whatever a policy attached to the program narrows, what was learned is to be written afterwards.
     plan.answerable();
-    let base = plan::with_temporary(learning.base, temporary);
+    let base = match temporary {
+        Some(temporary) => plan::with_temporary(learning.base, temporary),
+        None => learning.base,
+    };
     Ok(Learner::new(Decider::new(&base), learning.notes))
 }
 
@@ -323,9 +365,11 @@ pub(super) fn make_temporary(env: &[OsString]) -> Result<TemporaryDirectory, Fai
     })
 }
 
-fn with_temporary(mut env: Vec<OsString>, path: &str) -> Vec<OsString> {
-    env.retain(|variable| !variable.as_bytes().starts_with(b"TMPDIR="));
-    env.push(format!("TMPDIR={path}").into());
+fn with_temporary(mut env: Vec<OsString>, path: Option<&str>) -> Vec<OsString> {
+    if let Some(path) = path {
+        env.retain(|variable| !variable.as_bytes().starts_with(b"TMPDIR="));
+        env.push(format!("TMPDIR={path}").into());
+    }
     env
 }
 
@@ -472,6 +516,7 @@ fn launch_failure(step: Step, errno: Errno, path: &OsStr) -> Error {
         }
         Step::Seccomp => "installing the filter (Linux 5.19 or later is needed)",
         Step::Announce => "announcing the listener",
+        Step::Profile => "installing the container's own filter",
     };
     setup(Mechanism::Seccomp, what, errno).into()
 }

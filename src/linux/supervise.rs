@@ -24,6 +24,22 @@ const FORWARDED: [i32; 9] = [
     libc::SIGUSR2,
 ];
 
+/// Every signal but those that cannot be blocked and those that say that we ourselves are at fault.
+fn passable() -> Vec<i32> {
+    let own = [
+        libc::SIGKILL,
+        libc::SIGSTOP,
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGILL,
+        libc::SIGFPE,
+        libc::SIGTRAP,
+        libc::SIGSYS,
+        libc::SIGCHLD,
+    ];
+    (1..=libc::SIGRTMAX()).filter(|signal| !own.contains(signal)).collect()
+}
+
 /// How long killed descendants may take to go: a process in uninterruptible sleep can take longer
 /// than anybody waits.
 const LAST_MOMENTS: Duration = Duration::from_secs(2);
@@ -44,9 +60,10 @@ pub struct End {
 }
 
 impl Signals {
-    /// Blocks them.
-    pub fn block() -> Signals {
-        let mut all = FORWARDED.to_vec();
+    /// Blocks them: those that a terminal or a caller sends, or with `every` all that can be passed on, for
+    /// a launcher that stands in for the program.
+    pub fn block(every: bool) -> Signals {
+        let mut all = if every { passable() } else { FORWARDED.to_vec() };
         all.extend([libc::SIGCHLD, domain::watcher_signal()]);
         domain::adopt_orphans();
         let set = SignalSet::of(&all);
@@ -73,7 +90,7 @@ impl Signals {
             let Some((signal, sent)) = self.set.wait_until(deadline) else {
                 return Ok(End { code: 128 + libc::SIGKILL as u8, late: true });
             };
-            if signal == domain::watcher_signal() {
+            if signal == domain::watcher_signal() && !sent {
                 let message = "the watcher process was killed; the run was ended";
                 return Err(Failure::new(Code::SuperviseFailed, message).into());
             }
@@ -128,7 +145,7 @@ impl Ending {
     pub fn enter(
         outer: OwnedFd,
         scoped: bool,
-        temporary: &TemporaryDirectory,
+        temporary: Option<&TemporaryDirectory>,
         time: Option<Duration>,
     ) -> Result<Ending, Failure> {
         let failed = |what: &str, errno: Errno| {
@@ -144,9 +161,9 @@ impl Ending {
             let message = "signals leave the domain although the kernel has scopes";
             Failure::setup(Mechanism::Landlock, message)
         })?;
-        let (parent, name) = temporary.place();
+        let place = temporary.map(TemporaryDirectory::place);
         let watcher = scope
-            .start_watcher(parent, name, (tmpdir::sweep, tmpdir::remove), time)
+            .start_watcher(place, (tmpdir::sweep, tmpdir::remove), time)
             .map_err(|errno| failed("watcher", errno))?;
         Ok(Ending { watched: Some((scope, watcher)) })
     }

@@ -166,11 +166,12 @@ fn check(spec: &Spec) -> Result<()> {
     if spec.root().as_ref().is_none_or(|root| root.path().as_os_str().is_empty()) {
         return Err(missing("root.path"));
     }
-    // To ignore a policy would be to run without it.
-    for key in spec.annotations().iter().flat_map(|all| all.keys()) {
-        if matches!(key.as_str(), "dev.landstrip.policy" | "dev.landstrip.enforcement") {
-            return Err(wrong(format!("annotations.{key}"), "is not supported in containers yet"));
-        }
+    let annotation =
+        |key: &str| spec.annotations().as_ref().is_some_and(|all| all.contains_key(key));
+    if annotation("dev.landstrip.enforcement") {
+        let what =
+            "belongs to a bundle whose root is the host's; a container has dev.landstrip.policy";
+        return Err(wrong("annotations.dev.landstrip.enforcement", what));
     }
     check_process(spec.process().as_ref().ok_or_else(|| missing("process"))?)?;
     check_namespaces(spec)?;

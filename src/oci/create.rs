@@ -13,6 +13,7 @@ use super::cgroup::{Cgroup, Request};
 use super::channel::{Channel, Door, Tag};
 use super::hooks::{self, Point};
 use super::namespaces::Namespaces;
+use super::policy::Policy;
 use super::process::{Around, Program};
 use super::rootfs::{self, Surroundings};
 use super::runtime::Runtime;
@@ -105,6 +106,10 @@ pub fn create(
     let preserved = preserved(options.preserve_fds, &mut program)?;
     let console = console_for(process.terminal().unwrap_or(false), options, console)?;
     let namespaces = Namespaces::of(spec)?;
+    let policy = Policy::gather(runtime, spec)?;
+    if policy.is_some() {
+        Policy::check(&program)?;
+    }
     let agent = listener::Agent::of(spec, &program)?;
 
     let (container, lock) = runtime.root.claim(&options.id)?;
@@ -114,6 +119,7 @@ pub fn create(
     record.callers_keyring = options.no_new_keyring;
     record.namespaces = namespaces.all();
     undo.container.keep_config(&bundle.text)?;
+    let traps = policy.as_ref().map(|policy| policy.keep(&undo.container)).transpose()?;
 
     let mut warn = |text: String| runtime.warn(text);
     let request =
@@ -158,10 +164,11 @@ pub fn create(
             door,
             keyring,
             preserved,
+            policy: policy.as_ref().zip(traps),
         };
         init::run(job, theirs)
     };
-    drop((theirs, door, prepared, console, entrances, birthplace));
+    drop((theirs, door, prepared, console, entrances, birthplace, traps));
     let pid = made.pid;
     let made = undo.init.insert(made);
     record.start_time = state::start_time(pid.as_raw_nonzero().get())?;
@@ -174,6 +181,9 @@ pub fn create(
     said(&ours, Tag::Built, made)?;
     if let Some(resources) = spec.linux().as_ref().and_then(|linux| linux.resources().as_ref()) {
         cgroup.apply(resources, &mut warn)?;
+    }
+    if let Some(policy) = &policy {
+        policy.limit(&cgroup, spec)?;
     }
     program.apply_outside(pid)?;
     record.pid = Some(pid.as_raw_nonzero().get());

@@ -12,11 +12,13 @@ use serde_json::{Value, json};
 use super::channel::{Channel, Tag, connect_stream};
 use super::create::{preserved, said, write_pid};
 use super::namespaces::{flag, follow};
+use super::policy::Policy;
 use super::process::{Around, Program, own_stdio};
 use super::runtime::Runtime;
 use super::state::{Record, Status};
 use super::sys::process as sys;
 use super::{Context, Error, Result, bundle, console, init, listener, schedule};
+use crate::cli::TrapFd;
 
 /// What `exec` is told.
 #[derive(Clone, Debug, Default)]
@@ -184,6 +186,14 @@ pub fn exec(
         (true, None, Some(path)) => Some(connect_stream(path).context("--console-socket")?),
         (true, None, None) => return Err(Error::new("a terminal needs --console-socket to go to")),
     };
+    let policy = Policy::of(&container)?;
+    let traps = match &policy {
+        Some(policy) => {
+            Policy::check(&program)?;
+            Some(policy.open_traps(&container)?)
+        }
+        None => None,
+    };
     let agent = listener::Agent::of(&spec, &program)?;
     let keyring = (!record.callers_keyring)
         .then(|| CString::new(format!("_ses.{}", options.id)).context("id"))
@@ -201,9 +211,9 @@ pub fn exec(
             preserved,
             user_namespace: kinds & flag(Kind::User) != 0,
         };
-        run(&job, &theirs)
+        run(&job, policy.as_ref().zip(traps), theirs)
     };
-    drop((theirs, console));
+    drop((theirs, console, traps));
     let result = drive(&record, &program, &process, agent.as_ref(), options, &made, &ours);
     if let Err(error) = result {
         super::hooks::kill(&made.pidfd);
@@ -263,10 +273,13 @@ struct Job<'a> {
     user_namespace: bool,
 }
 
-fn run(job: &Job<'_>, channel: &Channel) -> ! {
-    let error = match prepare(job, channel) {
-        Err(error) => error,
-        Ok(settled) => job.program.execute(&settled),
+fn run(job: &Job<'_>, policy: Option<(&Policy, TrapFd)>, channel: Channel) -> ! {
+    let error = match (prepare(job, &channel), policy) {
+        (Err(error), _) => error,
+        (Ok(settled), None) => job.program.execute(&settled),
+        (Ok(settled), Some((policy, traps))) => {
+            policy.launch(job.program, &settled, job.preserved, traps, channel)
+        }
     };
     channel.fail(&error)
 }

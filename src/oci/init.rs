@@ -10,11 +10,13 @@ use rustix::process::{Gid, Uid, setsid};
 use super::channel::{Channel, Door, Tag};
 use super::hooks::{self, Point};
 use super::namespaces::Namespaces;
+use super::policy::Policy;
 use super::process::{Program, Settled, own_stdio};
 use super::rootfs::{self, Prepared, Surroundings};
 use super::state::{Record, Status};
 use super::sys::{self, process};
 use super::{Context, Error, Result, console};
+use crate::cli::TrapFd;
 
 /// Everything that the process needs, which has a copy of the runtime's memory.
 pub struct Job<'a> {
@@ -40,12 +42,16 @@ pub struct Job<'a> {
     pub keyring: Option<std::ffi::CString>,
     /// Descriptors from 3 on that the program keeps.
     pub preserved: u32,
+    /// The policy, and where its traps go.
+    pub policy: Option<(&'a Policy, TrapFd)>,
 }
 
 /// Becomes the program, or says why not and ends.
 pub fn run(job: Job<'_>, channel: Channel) -> ! {
     // Until `start` errors are those of `create`, and then of `start`.
-    let (program, spec, record) = (job.program, job.spec, job.record);
+    let (program, spec, record, preserved) = (job.program, job.spec, job.record, job.preserved);
+    let mut job = job;
+    let policy = job.policy.take();
     let (settled, door) = match create(job, &channel) {
         Ok(done) => done,
         Err(error) => channel.fail(&error),
@@ -60,9 +66,12 @@ pub fn run(job: Job<'_>, channel: Channel) -> ! {
             }
         }
     };
-    let error = match start(spec, record, &channel) {
-        Err(error) => error,
-        Ok(()) => program.execute(&settled),
+    let error = match (start(spec, record, &channel), policy) {
+        (Err(error), _) => error,
+        (Ok(()), None) => program.execute(&settled),
+        (Ok(()), Some((policy, traps))) => {
+            policy.launch(program, &settled, preserved, traps, channel)
+        }
     };
     channel.fail(&error)
 }

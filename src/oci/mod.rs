@@ -20,6 +20,7 @@ pub mod lifecycle;
 mod listener;
 mod mapping;
 mod namespaces;
+pub mod policy;
 mod process;
 pub mod rootfs;
 pub mod runtime;
@@ -29,5 +30,6 @@ pub mod seccomp;
 pub mod signal;
 pub mod state;
 mod sys;
+pub mod traps;
 
 pub use error::{Context, Error, Result};

@@ -6,7 +6,7 @@
 //! ([`Program::settle`]), and what it does last ([`Program::execute`]).
 
 use std::collections::HashMap;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -68,6 +68,14 @@ pub struct Settled {
     listening: bool,
 }
 
+impl Settled {
+    /// The program's file.
+    #[must_use]
+    pub fn path(&self) -> &OsStr {
+        OsStr::from_bytes(self.path.as_bytes())
+    }
+}
+
 /// What the document says around the process.
 pub struct Around<'a> {
     /// `linux`, of the container.
@@ -111,6 +119,19 @@ impl Program {
             own: schedule::Own::of(around.linux)?,
             outside: Outside::of(given)?,
         })
+    }
+
+    /// Its arguments and its environment.
+    #[must_use]
+    pub fn words(&self) -> (Vec<OsString>, Vec<OsString>) {
+        let args = self.args.iter().map(|arg| OsStr::from_bytes(arg.as_bytes()).to_owned());
+        (args.collect(), self.environment().into_iter().map(OsString::from).collect())
+    }
+
+    /// The filter of the document.
+    #[must_use]
+    pub fn filter(&self) -> Option<&Filter> {
+        self.filter.as_ref()
     }
 
     /// Whether some calls are notified, so that a listener has to be handed over.
@@ -290,7 +311,12 @@ impl Program {
         self.set_capabilities()
     }
 
-    fn set_capabilities(&self) -> Result<()> {
+    /// Takes on the capabilities that the program is to have.
+    ///
+    /// # Errors
+    ///
+    /// As capset(2).
+    pub fn set_capabilities(&self) -> Result<()> {
         let held = rustix::thread::capabilities(None).context("capget")?.permitted;
         let set = |bits| CapabilitySet::from_bits_retain(bits);
         // What we do not hold ourselves cannot be given, config.md: a warning, not an error.

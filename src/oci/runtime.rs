@@ -1,5 +1,6 @@
 //! What the commands of the runtime share.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::PathBuf;
 
@@ -16,6 +17,8 @@ pub struct Runtime<'a> {
     pub manager: Manager,
     /// Without root in the initial user namespace.
     pub rootless: bool,
+    /// The policies of the caller, as `run --policy` takes them.
+    pub policies: Vec<OsString>,
     /// Takes warnings, a line each.
     pub warn: &'a dyn Fn(&str),
 }

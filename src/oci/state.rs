@@ -307,6 +307,29 @@ impl Container {
         fs::read(&path).context(path.display())
     }
 
+    /// Keeps `content` under `name` beside the state.
+    ///
+    /// # Errors
+    ///
+    /// As write(2).
+    pub fn keep(&self, name: &str, content: &[u8]) -> Result<()> {
+        self.replace(name, content)
+    }
+
+    /// What was kept under `name`, if anything.
+    ///
+    /// # Errors
+    ///
+    /// As read(2).
+    pub fn kept(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let path = self.dir.join(name);
+        match fs::read(&path) {
+            Ok(content) => Ok(Some(content)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).context(path.display()),
+        }
+    }
+
     fn replace(&self, name: &str, content: &[u8]) -> Result<()> {
         replace(&self.dir.join(name), content, 0o600)
     }

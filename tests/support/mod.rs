@@ -12,6 +12,7 @@ pub mod client;
 pub mod container;
 pub mod have;
 pub mod mutations;
+pub mod place;
 pub mod scripts;
 mod scripts_files;
 mod scripts_processes;

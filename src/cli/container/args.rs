@@ -1,5 +1,6 @@
 //! The command line of the container runtime as typed. Doc comments here are the help text.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args as ClapArgs, Subcommand, ValueEnum};
@@ -32,6 +33,11 @@ pub struct GlobalArgs {
     /// Who makes the cgroups
     #[arg(long, value_name = "MANAGER")]
     pub cgroup_manager: Option<CgroupManager>,
+
+    /// Policy of the container, as `run --policy` takes it, before those of the host and of the document;
+    /// repeat to merge several in order
+    #[arg(long, value_name = "FILE")]
+    pub policy: Vec<OsString>,
 
     /// Whether to do without root (true, false, or auto)
     #[arg(long, value_name = "BOOL", value_parser = rootless)]

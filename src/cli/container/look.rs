@@ -11,8 +11,10 @@ use serde_json::{Value, json};
 use super::args::{EventsArgs, ListArgs, PsArgs, TableFormat};
 use super::log::rfc3339;
 use crate::oci::cgroup::oom::{Event, Watch};
+use crate::oci::policy::Policy;
 use crate::oci::runtime::Runtime;
 use crate::oci::state::{Record, Status};
+use crate::oci::traps::Follower;
 use crate::oci::{Context, Error, Result};
 
 /// Prints a line; a reader that has left is no error.
@@ -163,32 +165,57 @@ fn ended(id: &str, memory: Option<&mut Watch>, init: &OwnedFd, limit: Duration) 
     }
 }
 
-/// `events`: what the container uses, once or again and again until it has ended, and that it ran out of
-/// memory.
+/// `events`: what the container uses, once or again and again until it has ended; then also that it ran out of
+/// memory, and what was denied to it under its policy.
 ///
 /// # Errors
 ///
 /// The container does not run, or has no cgroup.
 pub fn events(runtime: &Runtime<'_>, args: &EventsArgs) -> Result<()> {
     let container = runtime.root.container(&args.id)?;
-    let mut memory = None;
+    let record = container.complete(&args.id)?;
+    let not_running = || Error::new(format!("container {:?} is not running", args.id));
+    if container.status(&record) == Status::Stopped {
+        return Err(not_running());
+    }
+    let init = record.init().ok_or_else(not_running)?;
+    let cgroup = record.cgroup.as_ref().ok_or_else(|| Error::new("the container has no cgroup"))?;
+    if args.stats {
+        return event(&args.id, "stats", cgroup.stats()?);
+    }
+    let policy = Policy::of(&container)?;
+    let traps = policy.and_then(|policy| policy.trap_file(&container));
+    let traps = traps.map(|path| Follower::open(&path)).transpose()?;
+    std::thread::scope(|scope| {
+        let told = scope.spawn(|| traps.map_or(Ok(()), |traps| tell(&args.id, traps, &init)));
+        // Without a memory controller nothing is told of it.
+        let mut memory = cgroup.watch_memory().ok();
+        loop {
+            event(&args.id, "stats", cgroup.stats()?)?;
+            if ended(&args.id, memory.as_mut(), &init, args.interval)? {
+                break;
+            }
+        }
+        told.join().unwrap_or_else(|_| Err(Error::new("the reader of traps ended")))
+    })
+}
+
+/// Prints one event.
+fn event(id: &str, kind: &str, data: Value) -> Result<()> {
+    print(&format!("{}\n", json!({"type": kind, "id": id, "data": data})))
+}
+
+/// Prints traps as they come, until the process has ended.
+fn tell(id: &str, mut traps: Follower, init: &OwnedFd) -> Result<()> {
     loop {
-        let record = container.complete(&args.id)?;
-        if container.status(&record) == Status::Stopped {
-            return Err(Error::new(format!("container {:?} is not running", args.id)));
+        // First: what was written by then is read after it.
+        let ended = crate::oci::attach::ends(init, Duration::ZERO)?;
+        while let Some(line) = traps.line()? {
+            event(id, "trap", serde_json::from_str(&line).unwrap_or(Value::String(line)))?;
         }
-        let cgroup =
-            record.cgroup.as_ref().ok_or_else(|| Error::new("the container has no cgroup"))?;
-        let data = cgroup.stats()?;
-        print(&format!("{}\n", json!({"type": "stats", "id": args.id, "data": data})))?;
-        if args.stats {
+        if ended {
             return Ok(());
         }
-        let Some(init) = record.init() else { return Ok(()) };
-        // Without a memory controller nothing is told.
-        let memory = memory.get_or_insert_with(|| cgroup.watch_memory().ok());
-        if ended(&args.id, memory.as_mut(), &init, args.interval)? {
-            return Ok(());
-        }
+        traps.wait(init)?;
     }
 }

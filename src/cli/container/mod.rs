@@ -103,7 +103,8 @@ fn with_runtime(
     let root = global.root.clone().unwrap_or_else(|| default_root(rootless));
     let root = std::path::absolute(&root).unwrap_or(root);
     let warn = |text: &str| log.warning(text);
-    let runtime = Runtime { root: Root::new(root), manager, rootless, warn: &warn };
+    let policies = global.policy.clone();
+    let runtime = Runtime { root: Root::new(root), manager, rootless, policies, warn: &warn };
     command(&runtime).unwrap_or_else(|error| {
         let text = error.to_string();
         log.error(&text);

@@ -220,7 +220,7 @@ impl<'a> Task<'a> {
         let status = self.status()?;
         self.still_waits()?;
         DISGUISED.set(true);
-        identity::set_fs_identity(status.uid, status.gid, Some(&status.groups))?;
+        identity::set_fs_identity(status.uid, status.gid, &status.groups)?;
         let keep = self.broker.own_capabilities;
         identity::set_capabilities(status.capabilities & keep | keep & ALWAYS, keep)
     }
@@ -242,7 +242,7 @@ impl<'a> Task<'a> {
         }
         let broker = self.broker;
         let restored = identity::set_capabilities(broker.own_capabilities, broker.own_capabilities)
-            .and_then(|()| identity::set_fs_identity(broker.uid, broker.gid, Some(&broker.groups)));
+            .and_then(|()| identity::set_fs_identity(broker.uid, broker.gid, &broker.groups));
         if restored.is_err() {
             // A worker with a wrong identity must not serve anybody.
             std::process::abort();

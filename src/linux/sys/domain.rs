@@ -81,7 +81,8 @@ impl Outsider {
     ///
     /// As fork(2), when there is no parent to try.
     pub fn find() -> Result<Outsider, Errno> {
-        if can_signal(parent()) {
+        // It is 0 for the first process of a pid namespace.
+        if parent() > 0 && can_signal(parent()) {
             Ok(Outsider::Parent)
         } else {
             Canary::start().map(Outsider::Canary)
@@ -120,8 +121,7 @@ impl SignalScope {
     /// As pipe(2) and clone(2).
     pub fn start_watcher(
         &self,
-        directory: BorrowedFd<'_>,
-        name: &CStr,
+        place: Option<(BorrowedFd<'_>, &CStr)>,
         (first, last): (First, Last),
         time: Option<Duration>,
     ) -> Result<Watcher, Errno> {
@@ -129,8 +129,9 @@ impl SignalScope {
         // Stack and argument live as long as the watcher does, so they are leaked.
         let stack = Box::leak(vec![0u8; WATCHER_STACK].into_boxed_slice());
         let deadline = time.map(|time| Instant::now() + time);
-        let (pipe, directory, name) = (reader.as_raw_fd(), directory.as_raw_fd(), name.to_owned());
-        let watch = Box::leak(Box::new(Watch { pipe, directory, name, first, last, deadline }));
+        let pipe = reader.as_raw_fd();
+        let place = place.map(|(directory, name)| (directory.as_raw_fd(), name.to_owned()));
+        let watch = Box::leak(Box::new(Watch { pipe, place, first, last, deadline }));
         // SAFETY: `watcher_main` runs on a stack of its own, and nobody else uses its argument. It has
         // a copy of the table of descriptors, and so of the two in there.
         let pid = unsafe {
@@ -153,8 +154,8 @@ const WATCHER_STACK: usize = 32 * 1024;
 /// What the watcher works from.
 struct Watch {
     pipe: RawFd,
-    directory: RawFd,
-    name: CString,
+    /// The directory that the temporary one is in, and its name there.
+    place: Option<(RawFd, CString)>,
     first: First,
     last: Last,
     deadline: Option<Instant>,
@@ -199,7 +200,8 @@ fn refuses_signal(pid: i32) -> bool {
 extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
     // SAFETY: `start_watcher` leaked this for us.
     let watch = unsafe { &*argument.cast::<Watch>() };
-    let (low, high) = (watch.pipe.min(watch.directory), watch.pipe.max(watch.directory));
+    let directory = watch.place.as_ref().map_or(watch.pipe, |(directory, _)| *directory);
+    let (low, high) = (watch.pipe.min(directory), watch.pipe.max(directory));
     // SAFETY: system calls by value and on a string; none of them fails, so none writes the errno that is
     // shared with the launcher's thread. Descriptors 0 to 2 are open, so `low` is above them.
     unsafe {
@@ -215,8 +217,10 @@ extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
     }
     // SAFETY: nobody closes them in this process's table.
     let (pipe, directory) =
-        unsafe { (BorrowedFd::borrow_raw(watch.pipe), BorrowedFd::borrow_raw(watch.directory)) };
-    (watch.first)(directory, pipe);
+        unsafe { (BorrowedFd::borrow_raw(watch.pipe), BorrowedFd::borrow_raw(directory)) };
+    if watch.place.is_some() {
+        (watch.first)(directory, pipe);
+    }
     let mut fds = [PollFd::new(&pipe, PollFlags::IN)];
     while let Some(at) = watch.deadline {
         let left = at.saturating_duration_since(Instant::now()).max(WAKE_UP);
@@ -229,9 +233,10 @@ extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
     if rustix::io::read(pipe, &mut [0u8]) != Ok(1) {
         kill_domain();
         // What was killed may take a moment to go, and make a file before it does.
-        for _ in 0..LAST_TRIES {
-            (watch.last)(directory, &watch.name);
-            let left = rustix::fs::statat(directory, &watch.name, AtFlags::SYMLINK_NOFOLLOW);
+        let name = watch.place.as_ref().map(|(_, name)| name.as_c_str());
+        for name in std::iter::repeat_n(name, LAST_TRIES).flatten() {
+            (watch.last)(directory, name);
+            let left = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
             if left.err() == Some(Errno::NOENT) {
                 break;
             }
@@ -245,7 +250,7 @@ extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
 /// How often the watcher tries again.
 const WAKE_UP: Duration = Duration::from_millis(20);
 /// How many times it tries to remove a directory.
-const LAST_TRIES: u32 = 100;
+const LAST_TRIES: usize = 100;
 
 /// Kills every child of this process. Repeated until no child is left, it ends every descendant: the
 /// orphans of each round become children.

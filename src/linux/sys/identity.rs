@@ -46,9 +46,15 @@ pub fn set_capabilities(effective: u64, permitted: u64) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) }).map(|_| ())
 }
 
-/// Sets the calling thread's file-system user and group, and its supplementary groups.
-pub fn set_fs_identity(uid: u32, gid: u32, groups: Option<&[u32]>) -> Result<(), Errno> {
-    if let Some(groups) = groups {
+/// Sets the calling thread's file-system user and group, and its supplementary groups, sorted as the kernel
+/// has them.
+///
+/// # Errors
+///
+/// `EPERM` where the thread may not become that user; groups that are the same take no right to set.
+pub fn set_fs_identity(uid: u32, gid: u32, groups: &[u32]) -> Result<(), Errno> {
+    let own = rustix::process::getgroups()?;
+    if !own.iter().map(|group| group.as_raw()).eq(groups.iter().copied()) {
         // SAFETY: the raw call changes this thread alone; the pointer covers `groups`.
         check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) })?;
     }

@@ -63,6 +63,19 @@ pub fn install_plain(filter: &[Instruction]) -> Result<(), Errno> {
     install(filter, 0).map(|_| ())
 }
 
+/// Installs `filter`, made elsewhere and without a listener, on the calling thread.
+///
+/// # Errors
+///
+/// As seccomp(2); `EINVAL` for flags that ask for a listener.
+pub fn install_profile(filter: &[Instruction], flags: u32) -> Result<(), Errno> {
+    let flags = libc::c_ulong::from(flags);
+    if flags & libc::SECCOMP_FILTER_FLAG_NEW_LISTENER != 0 {
+        return Err(Errno::INVAL);
+    }
+    install(filter, flags).map(|_| ())
+}
+
 fn install(filter: &[Instruction], flags: libc::c_ulong) -> Result<usize, Errno> {
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
     // SAFETY: `program` points at `filter`, which outlives the call; the kernel only reads it.

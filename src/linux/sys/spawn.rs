@@ -14,7 +14,7 @@ pub struct Launch<'a> {
     /// Its arguments, the first included.
     pub argv: &'a CStrings,
     /// The arguments of a shell that runs it, for a file that is no program: execvp(3) does that.
-    pub shell: &'a CStrings,
+    pub shell: Option<&'a CStrings>,
     /// Its environment.
     pub envp: &'a CStrings,
     /// Its working directory.
@@ -33,6 +33,8 @@ pub struct Launch<'a> {
     pub filter: &'a [Instruction],
     /// Whether the filter has a listener.
     pub listener: bool,
+    /// One more filter, without a listener, and its flags; installed last.
+    pub profile: Option<(&'a [Instruction], u32)>,
     /// Where to write the listener's number as soon as there is one, as a native `i32`.
     pub announce: Option<BorrowedFd<'a>>,
     /// What to do about the signals that the launcher itself ignores: as it was inherited.
@@ -62,6 +64,8 @@ pub enum Step {
     Seccomp,
     /// Announcing the listener.
     Announce,
+    /// seccomp(2), of the profile.
+    Profile,
     /// execve(2).
     Exec,
 }
@@ -207,15 +211,23 @@ fn become_target(launch: &Launch<'_>, parent: i32, listener: &mut Option<RawFd>)
         for &fd in launch.inherit {
             step!(Step::Descriptors, libc::fcntl(fd, libc::F_SETFD, 0));
         }
+        if let Some((profile, flags)) = launch.profile
+            && let Err(errno) = seccomp::install_profile(profile, flags)
+        {
+            return (Step::Profile, errno);
+        }
         libc::execve(
             launch.path.as_ptr(),
             launch.argv.pointers.as_ptr(),
             launch.envp.pointers.as_ptr(),
         );
-        if last_errno() == Errno::NOEXEC && is_text(launch.path) {
+        if let Some(shell) = launch.shell
+            && last_errno() == Errno::NOEXEC
+            && is_text(launch.path)
+        {
             libc::execve(
                 c"/bin/sh".as_ptr(),
-                launch.shell.pointers.as_ptr(),
+                shell.pointers.as_ptr(),
                 launch.envp.pointers.as_ptr(),
             );
         }

@@ -297,16 +297,19 @@ pub fn memory_policy(mode: i32, nodes: &[u64]) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, bits) }).map(|_| ())
 }
 
+/// A filter as the C library has it.
+pub fn raw(program: &[Instruction]) -> Vec<libc::sock_filter> {
+    let raw = |i: &Instruction| libc::sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k };
+    program.iter().map(raw).collect()
+}
+
 /// Installs a filter on this process, seccomp(2), and returns its listener where the flags ask for one.
 ///
 /// # Errors
 ///
 /// As seccomp(2): `EACCES` with neither CAP_SYS_ADMIN nor no_new_privs, `EBUSY` where there is a listener.
 pub fn install_filter(program: &[Instruction], flags: u32) -> Result<Option<OwnedFd>, Errno> {
-    let raw: Vec<libc::sock_filter> = program
-        .iter()
-        .map(|i| libc::sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k })
-        .collect();
+    let raw = raw(program);
     let program = libc::sock_fprog { len: raw.len() as u16, filter: raw.as_ptr().cast_mut() };
     // SAFETY: `program` points at `raw`, which outlives the call; the kernel only reads it.
     let fd = check(unsafe {

@@ -1,0 +1,361 @@
+//! The policy of a container: where it comes from, and how a process gets under it.
+//!
+//! Policies are files of the host, and the runtime reads them. What they say is about the paths of the
+//! container, so they are resolved in its root, by the process that becomes its program. That process stays: it
+//! starts the program as `run` does on the host ([`launch`]), as its child, and is its launcher and broker until it
+//! ends. It has the program's user, capabilities and namespaces, so that it can do nothing for the program that
+//! the program could not; and a Landlock domain keeps the program from reaching it.
+
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use oci_spec::runtime::{LinuxResources, Spec};
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::cgroup::Cgroup;
+use super::channel::{Channel, connect_stream};
+use super::process::{Program, Settled};
+use super::runtime::Runtime;
+use super::state::Container;
+use super::sys::process;
+use super::{Context, Error, Result};
+use crate::cli::args::PolicyArgs;
+use crate::cli::{Error as CliError, Source, TrapFd, load, resolve};
+use crate::linux::host::HostView;
+use crate::linux::launch::{self, Inside};
+use crate::policy::{self, Document, FsView, Limits, Place, ResolvedPolicy};
+use crate::trap::Style;
+
+/// The annotation with a policy: a path of the host, the name of a shipped one, or JSON.
+const POLICY: &str = "dev.landstrip.policy";
+/// The annotation with the file or Unix socket that gets the traps.
+const TRAPS: &str = "dev.landstrip.traps";
+/// The annotation with the shortfalls that are accepted, separated by commas.
+const ACCEPT: &str = "dev.landstrip.accept";
+/// The policy of all containers on this host.
+const OF_THE_HOST: &str = "/etc/landstrip/policy.json";
+/// The name of the file that keeps it beside the state.
+const KEPT: &str = "policy.json";
+/// The traps of a container that names no place for them.
+const OWN_TRAPS: &str = "traps.jsonl";
+/// The most bytes of traps in a file of ours.
+const MOST_TRAPS: u64 = 16 << 20;
+/// The tasks of the launcher, which are in the container's cgroup as well.
+const OWN_TASKS: u64 = 16;
+
+/// The policy of one container.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Policy {
+    documents: Vec<Kept>,
+    /// Where relative paths start: `process.cwd` of the container.
+    cwd: String,
+    accept: Vec<String>,
+    /// Where traps go; into a file beside the state where nobody says it.
+    traps: Option<PathBuf>,
+}
+
+/// A document as it was read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Kept {
+    name: String,
+    yaml: bool,
+    text: String,
+}
+
+impl Policy {
+    /// The policy that the caller, the host and the document ask for, merged in this order; none where nobody asks
+    /// for any.
+    ///
+    /// # Errors
+    ///
+    /// A policy that cannot be read or is refused; one that cannot be held beside what the document says.
+    pub fn gather(runtime: &Runtime<'_>, spec: &Spec) -> Result<Option<Policy>> {
+        let annotation = |name: &str| spec.annotations().as_ref().and_then(|all| all.get(name));
+        let mut documents = read(&runtime.policies)?;
+        let of_the_host = of_the_host(runtime.rootless);
+        if let Some(path) = of_the_host.filter(|path| path.exists()) {
+            documents.extend(read(&[path.into_os_string()])?);
+        }
+        match annotation(POLICY) {
+            Some(text) if text.trim_start().starts_with('{') => {
+                let name = format!("annotations.{POLICY}");
+                documents.push(Kept { name, yaml: false, text: text.clone() });
+            }
+            Some(path) if path.starts_with(['/', '@']) => {
+                documents.extend(read(&[OsString::from(path)])?);
+            }
+            Some(other) => {
+                let what = "is no absolute path, no @NAME and no JSON object";
+                return Err(Error::new(format!("annotations.{POLICY}: {other:?} {what}")));
+            }
+            None => {}
+        }
+        if documents.is_empty() {
+            for name in [TRAPS, ACCEPT].into_iter().filter(|name| annotation(name).is_some()) {
+                runtime.warn(format!("annotations.{name}: there is no policy"));
+            }
+            return Ok(None);
+        }
+        let cwd = spec.process().as_ref().map(|process| process.cwd().clone()).unwrap_or_default();
+        let cwd = cwd.to_str().ok_or_else(|| Error::new("process.cwd: is not UTF-8"))?;
+        let accept = annotation(ACCEPT).map_or("", String::as_str).split(',');
+        let policy = Policy {
+            documents,
+            cwd: cwd.to_owned(),
+            accept: accept.map(|name| name.trim().to_owned()).filter(|n| !n.is_empty()).collect(),
+            traps: match annotation(TRAPS) {
+                Some(path) if path.starts_with('/') => Some(path.into()),
+                Some(other) => {
+                    let what = format!("annotations.{TRAPS}: {other:?} is no absolute path");
+                    return Err(Error::new(what));
+                }
+                None => None,
+            },
+        };
+        policy.merged()?;
+        Ok(Some(policy))
+    }
+
+    /// Keeps it for the later commands on `container`, and opens the place of the traps.
+    ///
+    /// # Errors
+    ///
+    /// As write(2), and as [`Policy::open_traps`].
+    pub fn keep(&self, container: &Container) -> Result<TrapFd> {
+        container.keep(KEPT, &serde_json::to_vec(self).context(KEPT)?)?;
+        self.open_traps(container)
+    }
+
+    /// The policy that `container` was created with, if any.
+    ///
+    /// # Errors
+    ///
+    /// Where what was kept cannot be read.
+    pub fn of(container: &Container) -> Result<Option<Policy>> {
+        match container.kept(KEPT)? {
+            Some(text) => serde_json::from_slice(&text).context(KEPT).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Where its traps can be read again; none where they went to a socket.
+    #[must_use]
+    pub fn trap_file(&self, container: &Container) -> Option<PathBuf> {
+        Some(self.place(container)).filter(|path| path.is_file())
+    }
+
+    fn place(&self, container: &Container) -> PathBuf {
+        self.traps.clone().unwrap_or_else(|| container.dir().join(OWN_TRAPS))
+    }
+
+    /// Opens the place of the traps, which is the host's.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be opened, or nobody listens.
+    pub fn open_traps(&self, container: &Container) -> Result<TrapFd> {
+        let path = &self.place(container);
+        let what = || format!("annotations.{TRAPS}: {}", path.display());
+        let is_socket = path.metadata().is_ok_and(|found| found.file_type().is_socket());
+        let fd: OwnedFd = if is_socket {
+            connect_stream(path).context(what())?
+        } else {
+            let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+            let mut options = File::options();
+            options.append(true).create(true).mode(0o600).custom_flags(flags);
+            options.open(path).context(what())?.into()
+        };
+        Ok(TrapFd::new(fd, MOST_TRAPS))
+    }
+
+    /// Checks that the program can be put under a policy.
+    ///
+    /// # Errors
+    ///
+    /// A filter with a listener of its own: a process has one at most, seccomp(2).
+    pub fn check(program: &Program) -> Result<()> {
+        if program.listens() {
+            let what = "SCMP_ACT_NOTIFY cannot be had beside a policy, which notifies calls itself";
+            return Err(Error::new(format!("linux.seccomp: {what}")));
+        }
+        Ok(())
+    }
+
+    /// Sets the limits of the policy, where the document has no lower ones.
+    ///
+    /// # Errors
+    ///
+    /// The limit that cannot be set.
+    pub fn limit(&self, cgroup: &Cgroup, spec: &Spec) -> Result<()> {
+        let limits = self.merged()?.limits;
+        let given = spec.linux().as_ref().and_then(|linux| linux.resources().as_ref());
+        let lower = |limit: u64, given: Option<i64>| match given {
+            Some(given) if given > 0 => limit.min(given.cast_unsigned()),
+            _ => limit,
+        };
+        let mut resources = json!({});
+        let mut keys = Vec::new();
+        if let Some(memory) = limits.memory {
+            let given = given.and_then(|all| all.memory().as_ref()).and_then(|m| m.limit());
+            resources["memory"] = json!({"limit": lower(memory.value, given)});
+            keys.push("limits.memory");
+        }
+        if let Some(pids) = limits.pids {
+            let given = given.and_then(|all| all.pids().as_ref()).map(|pids| pids.limit());
+            resources["pids"] = json!({"limit": lower(pids.value + OWN_TASKS, given)});
+            keys.push("limits.pids");
+        }
+        if let Some(cpu) = limits.cpu {
+            const PERIOD: u64 = 100_000;
+            let quota = cpu.value * (PERIOD / 1000);
+            let given = given.and_then(|all| all.cpu().as_ref()).and_then(|cpu| {
+                let period = cpu.period().unwrap_or(PERIOD).max(1);
+                Some(cpu.quota()?.saturating_mul(PERIOD.cast_signed()) / period.cast_signed())
+            });
+            resources["cpu"] = json!({"quota": lower(quota, given), "period": PERIOD});
+            keys.push("limits.cpu");
+        }
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let resources: LinuxResources = serde_json::from_value(resources).context("limits")?;
+        let mut missed = None;
+        let applied = cgroup.apply(&resources, &mut |text| missed = Some(text));
+        let keys = keys.join(", ");
+        applied.context(format!("policy: {keys}"))?;
+        match missed {
+            Some(text) => Err(Error::new(format!("policy: {keys}: {text}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts the program, and ends with it. The channel closes when the program runs, or says why it does not.
+    pub fn launch(
+        &self,
+        program: &Program,
+        settled: &Settled,
+        preserved: u32,
+        traps: TrapFd,
+        channel: Channel,
+    ) -> ! {
+        let channel = Rc::new(Cell::new(Some(channel)));
+        let started = {
+            let channel = Rc::clone(&channel);
+            move || drop(channel.take())
+        };
+        let profile = program.filter().map(|filter| (process::raw(&filter.program), filter.flags));
+        let path = settled.path().to_owned();
+        let inside = Inside { path, profile, started: Box::new(started) };
+        let error = match self.run(program, preserved, traps, inside) {
+            Ok(code) => process::exit(code.into()),
+            Err(error) => error,
+        };
+        match channel.take() {
+            Some(channel) => channel.fail(&error),
+            None => process::exit(1),
+        }
+    }
+
+    fn run(&self, program: &Program, preserved: u32, traps: TrapFd, inside: Inside) -> Result<u8> {
+        program.set_capabilities()?;
+        let (args, env) = program.words();
+        let cwd = rustix::process::getcwd(Vec::new()).context("process.cwd: getcwd")?;
+        let cwd = cwd.into_string().context("process.cwd")?;
+        let policy = self.resolved(&args[0], &env, cwd)?;
+        let job = launch::Job {
+            args,
+            env,
+            policy,
+            accept: self.accept.clone(),
+            inherit: (3..3 + preserved.cast_signed()).collect(),
+            traps: Some(traps),
+            // Nobody may be there to answer.
+            query_timeout: Duration::ZERO,
+            style: Style::Json,
+            quiet: true,
+            learn: None,
+            inside: Some(inside),
+        };
+        launch::run(job).map_err(in_words)
+    }
+
+    /// The policy in this process's root, for a program that starts in `cwd`.
+    fn resolved(
+        &self,
+        program: &OsString,
+        env: &[OsString],
+        cwd: String,
+    ) -> Result<ResolvedPolicy> {
+        let environment = resolve::Environment::of(env);
+        let base = std::fs::canonicalize(&self.cwd).context("process.cwd")?;
+        let base = base.to_str().ok_or_else(|| Error::new("process.cwd: is not UTF-8"))?;
+        let view: &dyn FsView = &HostView;
+        let place = Place { cwd: base, home: environment.home.as_deref(), view };
+        let resolved = policy::resolve(&self.merged()?, &place);
+        let resolved = resolved.map_err(|error| in_words(error.into()))?;
+        let mut tightened =
+            resolve::tightened(resolved, program, &environment, view).map_err(in_words)?;
+        tightened.cwd = cwd;
+        // The others are the cgroup's.
+        tightened.limits = Limits { time: tightened.limits.time, ..Limits::default() };
+        Ok(tightened)
+    }
+
+    fn merged(&self) -> Result<policy::Policy> {
+        let parse = |kept: &Kept| -> Result<Document> {
+            let format = if kept.yaml { policy::Format::Yaml } else { policy::Format::Json };
+            policy::parse(&kept.name, kept.text.as_bytes(), format)
+                .map_err(|error| in_words(error.into()))
+        };
+        Ok(policy::merge(self.documents.iter().map(parse).collect::<Result<_>>()?))
+    }
+}
+
+/// The policy file of this host's, or user's, containers.
+fn of_the_host(rootless: bool) -> Option<PathBuf> {
+    if !rootless {
+        return Some(OF_THE_HOST.into());
+    }
+    let variable =
+        |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let config = variable("XDG_CONFIG_HOME").or_else(|| Some(variable("HOME")?.join(".config")))?;
+    Some(config.join("landstrip/policy.json"))
+}
+
+/// Reads policies of the host.
+fn read(names: &[OsString]) -> Result<Vec<Kept>> {
+    let args = PolicyArgs { policies: names.to_vec(), ..PolicyArgs::default() };
+    let keep = |source: Source| {
+        let Source { name, bytes, format } = source;
+        let text = String::from_utf8(bytes).context(format!("policy {name}"))?;
+        Ok(Kept { name, yaml: format == policy::Format::Yaml, text })
+    };
+    load(&args).map_err(in_words)?.into_iter().map(keep).collect()
+}
+
+/// The error in the words that engines look for.
+fn in_words(error: CliError) -> Error {
+    match error {
+        CliError::Usage(message) => Error::new(format!("policy: {message}")),
+        CliError::Launch { program, message, .. } => {
+            Error::new(format!("exec: {program:?}: {message}"))
+        }
+        CliError::Policy(failure) | CliError::Failure(failure) => {
+            let mut text = "policy: ".to_owned();
+            for part in [failure.file, failure.line.map(|line| format!("line {line}")), failure.key]
+            {
+                text.extend(part.map(|part| format!("{part}: ")));
+            }
+            Error::new(text + &failure.message)
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Containers under a policy.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::io::BufRead;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use support::place::{Place, id, ready};
+
+/// A place whose containers have `policy`.
+fn fenced(policy: &Value) -> Place {
+    let mut place = Place::new();
+    for name in ["work", "data", "home/u"] {
+        std::fs::create_dir_all(place.path("rootfs").join(name)).expect("a directory");
+    }
+    std::fs::write(place.path("rootfs/etc/secret"), "secret\n").expect("a file");
+    place.spec["annotations"]["dev.landstrip.policy"] = policy.to_string().into();
+    place.spec["annotations"]["dev.landstrip.traps"] =
+        place.path("traps").to_str().expect("a path").into();
+    place
+}
+
+fn traps(place: &Place) -> Vec<Value> {
+    let text = std::fs::read_to_string(place.path("traps")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// What a shell in a container without a policy, and with one, says of each script.
+fn both(policy: &Value, scripts: &[(&str, &str, &str)]) {
+    let with = fenced(policy);
+    let mut without = fenced(policy);
+    without.spec["annotations"] = json!({});
+    for (script, bare, held) in scripts {
+        for (place, want) in [(&without, bare), (&with, held)] {
+            let answer = place.run(&["sh", "-c", script]);
+            assert_eq!(answer.out.trim(), *want, "{script}: {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn files_are_held() {
+    if !ready("files_are_held") {
+        return;
+    }
+    let policy = json!({"filesystem": {
+        "allowWrite": ["/work", "~/own"], "denyWrite": ["/work/no"], "denyRead": ["/etc/secret"],
+    }});
+    both(
+        &policy,
+        &[
+            ("echo x > /work/f && cat /work/f", "x", "x"),
+            ("echo x > /data/f && cat /data/f", "x", ""),
+            ("echo x > /work/no && cat /work/no", "x", ""),
+            ("cat /etc/secret", "secret", ""),
+            ("cat /proc/self/root/etc/secret", "secret", ""),
+            ("busybox mkdir /data/d && echo made; busybox rmdir /data/d", "made", ""),
+            ("busybox ln -sf /etc/secret /work/l; cat /work/l", "secret", ""),
+            (
+                "busybox mv /etc/secret /work/s && cat /work/s && busybox mv /work/s /etc/secret",
+                "secret",
+                "",
+            ),
+        ],
+    );
+}
+
+/// The launcher is the container's first process, of the program's own user.
+#[test]
+fn the_launcher_is_out_of_reach() {
+    if !ready("the_launcher_is_out_of_reach") {
+        return;
+    }
+    // Without a policy, process 1 is the program's parent as well: a shell.
+    let bare = "sh -c \"$1\"; true";
+    let tries = [
+        ("cat /proc/1/environ > /dev/null && echo read", "read"),
+        ("readlink /proc/1/fd/0 > /dev/null && echo read", "read"),
+        ("cat /proc/1/maps > /dev/null && echo read", "read"),
+        ("busybox head -c 4 /proc/1/exe > /dev/null && echo read", "read"),
+        ("kill -USR1 1 && echo sent", "sent"),
+        ("kill -STOP 1 && echo sent", "sent"),
+    ];
+    let policy = json!({"filesystem": {"allowWrite": ["/"]}});
+    let (with, mut without) = (fenced(&policy), fenced(&policy));
+    without.spec["annotations"] = json!({});
+    for (script, works) in tries {
+        let answer = without.run(&["sh", "-c", bare, "sh", script]);
+        assert_eq!(answer.out.trim(), works, "{script}: {answer:?}");
+        let answer = with.run(&["sh", "-c", script]);
+        assert_eq!(answer.out.trim(), "", "{script}: {answer:?}");
+    }
+}
+
+#[test]
+fn denials_are_written_where_the_document_says() {
+    if !ready("denials_are_written") {
+        return;
+    }
+    let place = fenced(&json!({"filesystem": {"allowWrite": ["/work"]}}));
+    place.run(&["sh", "-c", "echo x > /data/f"]);
+    let traps = traps(&place);
+    assert_eq!(traps.len(), 1, "{traps:?}");
+    assert_eq!((&traps[0]["path"], &traps[0]["operation"]), (&json!("/data/f"), &json!("write")));
+}
+
+#[test]
+fn denials_reach_a_socket() {
+    if !ready("denials_reach_a_socket") {
+        return;
+    }
+    let place = fenced(&json!({}));
+    let listener = std::os::unix::net::UnixListener::bind(place.path("traps")).expect("a socket");
+    place.run(&["sh", "-c", "echo x > /data/f"]);
+    // What was sent waits in the socket.
+    listener.set_nonblocking(true).expect("a socket");
+    let (stream, _) = listener.accept().expect("a connection");
+    let lines = std::io::BufReader::new(stream).lines().map_while(Result::ok).collect::<Vec<_>>();
+    assert!(lines.iter().any(|line| line.contains("/data/f")), "{lines:?}");
+}
+
+/// `events` prints what was denied, from the start of the container to its end.
+#[test]
+fn denials_are_events() {
+    if !ready("denials_are_events") {
+        return;
+    }
+    let mut place = fenced(&json!({}));
+    place.spec["annotations"].as_object_mut().expect("an object").remove("dev.landstrip.traps");
+    let id = id();
+    let script = "echo x > /data/first; sleep 1000";
+    place.program(&["sh", "-c", script]).call(&["run", "--detach", "-b", ".", &id]).good();
+    let mut events =
+        place.command(&["events", &id]).stdout(Stdio::piped()).spawn().expect("events");
+    let out = events.stdout.take().expect("a pipe");
+    let mut lines = std::io::BufReader::new(out).lines().map_while(Result::ok);
+    let mut trap = |path: &str| {
+        lines.by_ref().any(|line| {
+            let event: Value = serde_json::from_str(&line).expect("JSON");
+            event["type"] == "trap" && event["id"] == id.as_str() && event["data"]["path"] == path
+        })
+    };
+    assert!(trap("/data/first"));
+    place.call(&["exec", &id, "sh", "-c", "echo x > /data/second"]);
+    assert!(trap("/data/second"));
+    place.call(&["delete", "--force", &id]).good();
+    assert!(events.wait().expect("an end").success());
+}
+
+#[test]
+fn exec_is_under_the_policy_of_the_container() {
+    if !ready("exec_is_under_the_policy") {
+        return;
+    }
+    let place =
+        fenced(&json!({"filesystem": {"allowWrite": ["./sub"], "denyRead": ["/etc/secret"]}}));
+    let mut spec = place.spec.clone();
+    spec["process"]["cwd"] = "/work".into();
+    let place = Place { spec, ..place };
+    std::fs::create_dir(place.path("rootfs/work/sub")).expect("a directory");
+    let running = place.waiting();
+    let id = running.id.as_str();
+    for (args, want) in [
+        // `.` stays where the container's own program started.
+        (&["--cwd", "/data", id, "sh", "-c", "echo x > /work/sub/f && cat /work/sub/f"][..], "x"),
+        (&["--cwd", "/data", id, "sh", "-c", "echo x > sub && cat sub"], ""),
+        (&[id, "cat", "/etc/secret"], ""),
+        (&["--user", "7:8", id, "sh", "-c", "id -u; cat /etc/secret"], "7"),
+    ] {
+        let answer = running.exec(args);
+        assert_eq!(answer.out.trim(), want, "{args:?} {answer:?}");
+    }
+    assert_eq!(running.exec(&[id, "sh", "-c", "exit 9"]).code, Some(9));
+}
+
+#[test]
+fn signals_and_ends_are_those_of_the_program() {
+    if !ready("signals_and_ends") {
+        return;
+    }
+    let place = fenced(&json!({"filesystem": {"allowWrite": ["/work"]}}));
+    assert_eq!(place.run(&["sh", "-c", "exit 7"]).code, Some(7));
+    assert_eq!(place.run(&["sh", "-c", "kill -9 $$"]).code, Some(137));
+    for (name, number) in [("TERM", "15"), ("RTMIN+3", "37"), ("ALRM", "14")] {
+        let id = id();
+        let script = format!("trap 'exit 3' {number}; echo ready; while :; do sleep 0.1; done");
+        let mut run = place.program(&["sh", "-c", &script]).command(&["run", "-b", ".", &id]);
+        let mut run = run.stdout(Stdio::piped()).spawn().expect("run");
+        let mut line = String::new();
+        let out = run.stdout.take().expect("a pipe");
+        std::io::BufReader::new(out).read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n");
+        place.call(&["kill", &id, name]).good();
+        assert_eq!(run.wait().expect("an end").code(), Some(3), "{name}");
+    }
+}
+
+#[test]
+fn policies_are_merged_and_refused_by_name() {
+    if !ready("policies_are_merged") {
+        return;
+    }
+    let place = fenced(&json!({"filesystem": {"allowWrite": ["/work"]}}));
+    let file = place.path("more.yaml");
+    std::fs::write(&file, "filesystem:\n  allowWrite: [/data]\n").expect("a file");
+    let both = Place { options: vec!["--policy".into(), file.display().to_string()], ..place };
+    let script = "echo x > /data/f; echo x > /work/f; echo x > /tmp/f; busybox ls /data /work /tmp";
+    let out = both.run(&["sh", "-c", script]).out;
+    assert_eq!(out.matches("\nf").count(), 2, "{out}");
+
+    let mut place = both;
+    place.options.clear();
+    for (policy, says) in [
+        (json!("relative.json"), "annotations.dev.landstrip.policy: \"relative.json\""),
+        (json!("/nowhere/p.json"), "/nowhere/p.json: No such file"),
+        (json!("{\"filesystem\": {\"alowWrite\": []}}"), "filesystem.alowWrite"),
+        (json!("@nothing"), "no policy `@nothing`"),
+        (json!("{\"network\": {\"allowedDomains\": [\"a.example\"]}}"), "network.allowedDomains"),
+    ] {
+        place.spec["annotations"]["dev.landstrip.policy"] = policy;
+        let answer = place.run(&["sh", "-c", "echo ran"]);
+        assert_eq!(answer.out, "", "{answer:?}");
+        answer.bad(says);
+    }
+    assert_eq!(std::fs::read_dir(place.path("state")).expect("states").count(), 0);
+    place.spec["annotations"]["dev.landstrip.policy"] = "{}".into();
+    place.spec["linux"]["seccomp"] = json!({
+        "defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/nowhere",
+        "syscalls": [{"names": ["mkdir"], "action": "SCMP_ACT_NOTIFY"}],
+    });
+    place.run(&["id"]).bad("SCMP_ACT_NOTIFY");
+}
+
+/// The container's own profile is for the program, and it wins over what the policy allows.
+#[test]
+fn the_profile_holds_beside_the_policy() {
+    if !ready("the_profile_holds") {
+        return;
+    }
+    let mut place = fenced(&json!({"filesystem": {"allowWrite": ["/work"]}}));
+    place.spec["linux"]["seccomp"] = json!({
+        "defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
+            {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 95},
+            // What the launcher needs, and the program does not.
+            {"names": ["process_vm_readv", "landlock_restrict_self", "clone3"], "action": "SCMP_ACT_ERRNO"},
+        ],
+    });
+    let answer = place.run(&["sh", "-c", "busybox mkdir /work/d; echo x > /work/f; cat /work/f"]);
+    assert_eq!(answer.out.trim(), "x", "{answer:?}");
+    assert!(answer.err.contains("not supported"), "{answer:?}");
+}
+
+#[test]
+fn limits_are_those_of_the_cgroup() {
+    if !ready("limits_are_those_of_the_cgroup") {
+        return;
+    }
+    let mut place = fenced(&json!({"limits": {"pids": 20, "memory": "64M"}}));
+    place.spec["linux"]["namespaces"]
+        .as_array_mut()
+        .expect("a list")
+        .push(json!({"type": "cgroup"}));
+    let mounts = place.spec["mounts"].as_array_mut().expect("a list");
+    mounts.push(json!({"destination": "/sys", "type": "sysfs", "source": "sysfs"}));
+    mounts.push(json!({"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup"}));
+    let script = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max; \
+        i=0; while [ $i -lt 60 ]; do sleep 1000 & i=$((i+1)); done";
+    let answer = place.run(&["sh", "-c", script]);
+    assert_eq!(answer.out.trim(), "67108864", "{answer:?}");
+    assert!(answer.err.contains("fork"), "{answer:?}");
+}
