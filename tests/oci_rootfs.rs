@@ -279,7 +279,7 @@ fn devices_in_a_user_namespace() {
         return;
     }
     let mut bundle = Bundle::new();
-    bundle.in_user_namespace(100_000);
+    bundle.in_user_namespace(100_000, 65_536);
     bundle.spec["linux"]["devices"] = json!([
         { "path": "/dev/own", "type": "c", "major": 1, "minor": 5, "fileMode": 0o640, "uid": 7, "gid": 8 },
         { "path": "/dev/pipe", "type": "p" },
@@ -310,7 +310,7 @@ fn a_user_namespace_need_not_reach_the_sources() {
     }
     // The bundle itself is private to root.
     let mut bundle = Bundle::new();
-    bundle.in_user_namespace(100_000);
+    bundle.in_user_namespace(100_000, 65_536);
     std::fs::write(bundle.path("outside/file"), "text").expect("a file");
     let map = json!([{ "containerID": 0, "hostID": 100_000, "size": 10 }]);
     bundle.bind("outside", "/plain", &["rbind", "ro"]);
@@ -331,6 +331,52 @@ fn a_user_namespace_need_not_reach_the_sources() {
     // What the container's root made belongs to the host's.
     let made = std::fs::metadata(bundle.path("outside/new")).expect("a file");
     assert_eq!((made.uid(), made.gid()), (0, 0));
+}
+
+/// Without privileges nothing of the host is opened before there is a user namespace.
+#[test]
+fn mounts_of_an_ordinary_user() {
+    if !have("mounts of an ordinary user", &["root", "userns", "cmd:setpriv"]) {
+        return;
+    }
+    let mut bundle = Bundle::new();
+    if !bundle.owned_by(4242) {
+        // Written directly, as `have` does.
+        let reason = "skipped: mounts of an ordinary user: cannot reach the program\n";
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), reason.as_bytes());
+        return;
+    }
+    bundle.in_user_namespace(4242, 1);
+    std::fs::write(bundle.path("outside/file"), "text").expect("a file");
+    bundle.bind("outside", "/a", &["bind", "ro", "nodev"]);
+    bundle.mount(json!({ "destination": "/sys", "type": "sysfs", "options": ["ro"] }));
+    bundle.spec["linux"]["maskedPaths"] = json!(["/proc/keys", "/proc/acpi"]);
+    bundle.spec["linux"]["sysctl"] = json!({ "net.ipv4.ip_forward": "1" });
+    let ended = bundle.probe(&[
+        "cat /a/file",
+        "put /a/x x",
+        "put /dev/null x",
+        "cat /proc/keys",
+        "cat /proc/sys/net/ipv4/ip_forward",
+        MOUNTS,
+    ]);
+    assert!(ended.stdout.starts_with("ok text\nEROFS\nok\nok\nok 1"), "{ended:?}");
+    assert_eq!(flags(&ended, "/a"), "nodev,relatime,ro");
+    assert_eq!(flags(&ended, "/dev/null"), "noexec,nosuid,relatime,rw");
+    bundle.bind("missing", "/b", &["bind"]);
+    refused(&bundle, &["\"/b\"", "No such file or directory"]);
+}
+
+#[test]
+fn a_read_only_dev() {
+    if !have("a read-only /dev", &["root"]) {
+        return;
+    }
+    let mut bundle = Bundle::new();
+    bundle.spec["mounts"][1]["options"].as_array_mut().expect("options").push(json!("ro"));
+    bundle.mount(json!({ "destination": "/dev/shm", "type": "tmpfs", "options": ["mode=1777"] }));
+    let ended = bundle.probe(&["put /dev/null x", "put /dev/x x", "put /dev/shm/x x"]);
+    assert_eq!(ended.stdout, "ok\nEROFS\nok\n", "{ended:?}");
 }
 
 #[test]

@@ -135,7 +135,6 @@ pub fn create(
         bundle: &bundle.dir,
         rootfs: &bundle.rootfs,
         user_namespace: namespaces.has_user(),
-        rootless: runtime.rootless,
         cgroup: &view,
         no_pivot: options.no_pivot,
     };

@@ -18,6 +18,8 @@ pub struct Bundle {
     pub spec: Value,
     /// Options of `run`.
     pub options: Vec<&'static str>,
+    /// The user that the runtime runs as, if it is not the one that runs the tests.
+    pub user: Option<u32>,
     /// A shell command that is run before, in a mount namespace that the runtime then has.
     pub before: Option<String>,
 }
@@ -68,18 +70,30 @@ impl Bundle {
             ],
             "linux": { "namespaces": namespaces },
         });
-        Bundle { dir, spec, options: Vec::new(), before: None }
+        Bundle { dir, spec, options: Vec::new(), user: None, before: None }
     }
 
-    /// Gives it a user namespace whose root is `first` outside, and owns the root.
-    pub fn in_user_namespace(&mut self, first: u32) {
-        let map = json!([{ "containerID": 0, "hostID": first, "size": 65536 }]);
+    /// Gives it a user namespace of `size` users, whose root is `first` outside and owns the root directory.
+    pub fn in_user_namespace(&mut self, first: u32, size: u32) {
+        let map = json!([{ "containerID": 0, "hostID": first, "size": size }]);
         let linux = &mut self.spec["linux"];
         linux["namespaces"].as_array_mut().expect("namespaces").push(json!({ "type": "user" }));
         linux["uidMappings"] = map.clone();
         linux["gidMappings"] = map;
-        let root = self.path("rootfs");
-        std::os::unix::fs::chown(root, Some(first), Some(first)).expect("an owner");
+        std::os::unix::fs::chown(self.path("rootfs"), Some(first), Some(first)).expect("an owner");
+    }
+
+    /// Has an ordinary user run it, to whom everything in it belongs. False where that user cannot reach
+    /// the program.
+    pub fn owned_by(&mut self, user: u32) -> bool {
+        for name in ["", "rootfs", "outside", "state"] {
+            std::os::unix::fs::chown(self.path(name), Some(user), Some(user)).expect("an owner");
+        }
+        self.user = Some(user);
+        let id = user.to_string();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "test", "-x", LANDSTRIP]);
+        command.status().is_ok_and(|status| status.success())
     }
 
     /// A place in the bundle.
@@ -124,6 +138,10 @@ impl Bundle {
             let script = format!("{before} && exec \"$@\"");
             command.args(["unshare", "--mount", "--propagation", "private"]);
             command.args(["sh", "-c", &script, "sh"]);
+        }
+        if let Some(user) = self.user {
+            let id = user.to_string();
+            command.args(["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"]);
         }
         command.arg(runtime());
         command.arg("--root").arg(self.path("state")).args(["--cgroup-manager", "disabled"]);

@@ -263,3 +263,24 @@ fn bind(
     tree::attach(tree, target.as_fd())?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_outside() {
+        let map = |json: &str| serde_json::from_str::<LinuxIdMapping>(json).expect("a mapping");
+        let maps = [
+            map(r#"{"containerID":0,"hostID":1000,"size":1}"#),
+            map(r#"{"containerID":1,"hostID":100000,"size":10}"#),
+            map(r#"{"containerID":20,"hostID":4294967295,"size":2}"#),
+        ];
+        let cases =
+            [(0, Some(1000)), (1, Some(100_000)), (10, Some(100_009)), (11, None), (21, None)];
+        for (inside, expected) in cases {
+            assert_eq!(outside(&maps, inside), expected, "{inside}");
+        }
+        assert_eq!(outside(&[], 0), None);
+    }
+}

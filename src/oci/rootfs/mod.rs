@@ -42,8 +42,6 @@ pub struct Surroundings<'a> {
     pub rootfs: &'a Path,
     /// The container has a user namespace that is not ours: no mknod(2), flags of mounts are locked.
     pub user_namespace: bool,
-    /// The runtime itself has no root in the initial user namespace.
-    pub rootless: bool,
     /// What mounts of type `cgroup` show.
     pub cgroup: &'a cgroup::View,
     /// `--no-pivot`: moves the root over `/` and changes into it, for hosts whose root is a ramfs.

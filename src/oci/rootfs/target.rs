@@ -210,3 +210,22 @@ fn again(mut open: impl FnMut() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Er
     }
     Err(Errno::AGAIN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_cleaned_by_their_text() {
+        for (path, expected) in [
+            ("/", ""),
+            ("/a/b", "a/b"),
+            ("a//./b/", "a/b"),
+            ("/a/../../b", "b"),
+            ("/proc/./sys/../sys", "proc/sys"),
+            ("..", ""),
+        ] {
+            assert_eq!(clean(Path::new(path)), Path::new(expected), "{path}");
+        }
+    }
+}
