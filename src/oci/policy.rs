@@ -91,7 +91,8 @@ impl Policy {
                 documents.push(Kept { name, yaml: false, text: text.clone() });
             }
             Some(path) if path.starts_with(['/', '@']) => {
-                documents.extend(read(&[OsString::from(path)])?);
+                let read = read(&[OsString::from(path)]);
+                documents.extend(read.context(format!("annotations.{POLICY}"))?);
             }
             Some(other) => {
                 let what = "is no absolute path, no @NAME and no JSON object";
