@@ -162,7 +162,11 @@ fn why_names_the_rule_and_the_grant() {
     let outside = why(&place, "/nowhere/x");
     assert_eq!(outside["write"]["reason"], "allow_miss");
     assert_eq!(outside["write"]["rule"], Value::Null);
-    assert_eq!(outside["write"]["suggested_grant"], json!({"allowWrite": "/nowhere/x"}));
+    // Nothing can be made in a directory that is not there.
+    assert_eq!(outside["write"]["suggested_grant"], Value::Null);
+    assert!(outside["write"]["note"].as_str().unwrap().contains("directory /nowhere"), "{outside}");
+    let outside = why(&place, "/landstrip-x");
+    assert_eq!(outside["write"]["suggested_grant"], json!({"allowWrite": "/landstrip-x"}));
     assert_eq!(why(&place, "./a.lock")["write"]["rule"]["key"], "filesystem.denyWrite[1]");
     let text = place.run(&["why", "-p", "p.json", "--format", "text", "other"]).stdout;
     assert!(text.contains("write: allowed: p.json:2 filesystem.allowWrite[0] \".\""), "{text}");
@@ -349,6 +353,30 @@ fn rules_are_quoted_as_they_are_written() {
     place.write("t.json", r#"{"network": {"httpProxyPort": 3.128e3}}"#);
     let said = place.run(&["why", "-p", "t.json", "127.0.0.1:3128"]).json();
     assert_eq!(said["connect"]["rule"]["text"], "3.128e3", "{said}");
+}
+
+/// The record that the README explains is what a run under its policy gives.
+#[test]
+fn the_record_of_the_readme_is_what_a_run_gives() {
+    let readme = std::fs::read_to_string(repository("README.md")).unwrap();
+    let blocks: Vec<&str> = readme.split("```json\n").skip(1).collect();
+    let blocks: Vec<&str> = blocks.iter().map(|text| text.split("```").next().unwrap()).collect();
+    let record = blocks.iter().find(|text| text.contains("FILESYSTEM_DENIED")).expect("a record");
+    let mut expected: Value = serde_json::from_str(record).unwrap();
+    let place = Place::new();
+    place.write("policy.json", blocks[0]);
+    std::fs::create_dir_all(place.path(".git/hooks")).unwrap();
+    let script = "echo x > .git/hooks/pre-commit";
+    let mut record = place.run(&["run", "-p", "policy.json", "--", "sh", "-c", script]).trap();
+    let given: Value =
+        serde_json::from_str(&record.to_string().replace(&place.text(""), "/w")).unwrap();
+    record = given;
+    for record in [&mut record, &mut expected] {
+        record["ts"] = Value::Null;
+        record["process"]["pid"] = Value::Null;
+        record["process"]["exe"] = Value::Null;
+    }
+    assert_eq!(record, expected);
 }
 
 /// The help says what is so: of every option that a command has, and in the same words.

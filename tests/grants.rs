@@ -222,7 +222,7 @@ fn changes_that_no_entry_allows_say_why() {
             "two names",
             IN,
             &["renameat AT_FDCWD \"{out}/f AT_FDCWD \"{out}/n"],
-            "also needs writing",
+            "one entry is not enough: the call also needs writing",
         ),
         case(
             "two names exchanged",
@@ -308,6 +308,19 @@ fn changes_that_no_entry_allows_say_why() {
         case("through a link", IN, &["openat AT_FDCWD \"{out}/l O_WRONLY 0"], "allowWrite"),
     ];
     cases(&setup, &table);
+}
+
+/// What no rule is about is not said to be for want of one.
+#[test]
+fn what_is_never_possible_has_no_reason_among_rules() {
+    let place = Place::new();
+    place.write("f", "x");
+    let trap = place.run(&["run", "-p", "@workspace", "--", "chmod", "u+s", "f"]).trap();
+    assert_eq!((&trap["errno"], &trap["reason"]), (&json!("EPERM"), &Value::Null), "{trap}");
+    assert_eq!(trap["message"], "set-user-ID and set-group-ID files cannot be made");
+    // Control: the same call where a rule is wanting.
+    let trap = place.run(&["run", "--", "chmod", "600", "f"]).trap();
+    assert_eq!((&trap["errno"], &trap["reason"]), (&json!("EACCES"), &json!("allow_miss")));
 }
 
 #[test]

@@ -13,8 +13,8 @@ use crate::plan::controls::CLOSED;
 use crate::policy::endpoint::Line;
 use crate::policy::path::Walker;
 use crate::policy::{
-    Access, Closed, Decider, Endpoints, Kind, Linked, Origin, Passage, ResolvedPolicy, Rule, Use,
-    Verdict, host,
+    Access, Closed, Decider, Endpoints, FsView, Kind, Linked, Origin, Passage, ResolvedPolicy,
+    Rule, Use, Verdict, host,
 };
 use crate::trap::{Adviser, Denied, Grant, Operation, Reason, RuleRef};
 
@@ -137,7 +137,12 @@ fn path(target: &str, policy: ResolvedPolicy) -> Result<PathReport<'_>, Error> {
             if let Verdict::Deny { rule, .. } = verdict {
                 let path = found.path.as_bytes();
                 let denied = Denied { operation: op, path, rule, others: &[], link: false };
+                let parent = found.path.rfind('/').map_or("/", |end| &found.path[..end.max(1)]);
+                let missing = HostFiles.kind(parent) == Kind::Absent;
                 match adviser.path(decider, &denied) {
+                    Ok(_) if access == Access::Write && missing => {
+                        answer.note = Some(nowhere(parent));
+                    }
                     Ok(grant) => answer.suggested_grant = Some(grant),
                     Err(obstacle) => answer.note = Some(obstacle.why().into_owned()),
                 }

@@ -94,7 +94,8 @@ impl Obstacle {
                     .iter()
                     .map(|(access, path)| format!("{} {path}", word(access)))
                     .collect();
-                return format!("the call also needs {}", others.join(" and ")).into();
+                let others = others.join(" and ");
+                return format!("one entry is not enough: the call also needs {others}").into();
             }
         })
     }

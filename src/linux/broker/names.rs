@@ -7,7 +7,6 @@ use super::task::Task;
 use super::{Answer, Broker, Errno};
 use crate::plan::TEMPORARY;
 use crate::policy::{Access, Rule};
-use crate::trap::Reason;
 use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, ResolveFlags};
 use std::os::fd::AsFd;
 
@@ -515,8 +514,7 @@ pub const NEEDS_DIRECTORY: &str = "the rule is about what a directory of this na
 
 /// The refusal of an operation on a name that a rule further down depends on.
 fn guarded<'a>(name: &'a Name, rule: &'a Rule, message: &str) -> Refusal<'a> {
-    let refusal = Refusal::new(Access::Write, &name.path, &name.requested, Some(rule));
-    Refusal { reason: Reason::DenyMatch, ..refusal.because(message) }
+    Refusal::new(Access::Write, &name.path, &name.requested, Some(rule)).because(message)
 }
 
 /// The first of two refusals, with what the other says.

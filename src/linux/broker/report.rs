@@ -139,8 +139,8 @@ pub struct Refusal<'a> {
     pub flags: Vec<&'static str>,
     /// The rule that decided.
     pub rule: Option<&'a Rule>,
-    /// Why.
-    pub reason: trap::Reason,
+    /// Why, where it is a matter of rules.
+    pub reason: Option<trap::Reason>,
     /// What the reader needs beside.
     pub message: Option<String>,
     /// An answer to a query could allow it: the policy denies this path, and nothing else stands
@@ -172,7 +172,7 @@ impl<'a> Refusal<'a> {
             requested,
             flags: Vec::new(),
             rule,
-            reason: if rule.is_some() { trap::Reason::DenyMatch } else { trap::Reason::AllowMiss },
+            reason: rule.map(|_| trap::Reason::DenyMatch),
             message: None,
             askable: false,
             blocked: true,
@@ -238,10 +238,10 @@ impl<'a> Refusal<'a> {
                 if rule.is_some_and(Rule::guards_controls) {
                     refusal.message = Some(CLOSED.to_owned());
                 }
-                refusal.reason = match reason {
+                refusal.reason = Some(match reason {
                     PolicyReason::AllowMiss => trap::Reason::AllowMiss,
                     PolicyReason::DenyMatch => trap::Reason::DenyMatch,
-                };
+                });
                 Some(refusal)
             }
         }
@@ -312,7 +312,7 @@ impl Task<'_> {
             syscall: syscall_name(self.call.nr()),
             errno: errno_name(error),
             flags: refusal.flags,
-            reason: Some(refusal.reason),
+            reason: refusal.reason,
             rule: refusal.rule.map(rule_ref),
             process: self.process(),
             message: match (refusal.message, obstacle.map(|obstacle| obstacle.why())) {
