@@ -14,7 +14,7 @@ OUT = $(TARGET)/$(TRIPLE)/release
 BIN = $(OUT)/landstrip
 SHARE := $(TARGET)/share
 
-.PHONY: help run build check test fuzz bench man schema install
+.PHONY: help run build check test integration fuzz bench man schema install
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -39,6 +39,10 @@ check: ## Check format, lints, documentation, licences and sources
 test: ## Set up, and run every test (as root: again as an ordinary user)
 	@tools/deps.sh $(TEST_PACKAGES)
 	@tools/test.sh
+
+integration: build ## Run containers under podman, as root
+	@tools/deps.sh $(PODMAN_PACKAGES)
+	integration/podman/test.sh $(OUT)/landstrip-oci
 
 fuzz: ## Run each fuzz target for a minute (SECONDS_EACH)
 	@tools/deps.sh $(BUILD_PACKAGES)
