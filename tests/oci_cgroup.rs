@@ -91,6 +91,7 @@ impl Place {
         command.args(["sh", "-c", &program, "sh", support::LANDSTRIP, "--root"]);
         command.arg(self.path("state")).args(&self.options).args(args);
         command.env("DBUS_SYSTEM_BUS_ADDRESS", &self.address);
+        command.env("DBUS_SESSION_BUS_ADDRESS", &self.address);
         // A file, since a container that is left running would hold a pipe open.
         let name = self.path(&format!("out-{}", id()));
         let out = std::fs::File::create(&name).expect("a file");
@@ -542,4 +543,103 @@ fn an_ordinary_user_has_what_was_delegated() {
     assert!(none.contains(&format!("0::/{id}-top/own\n")) && none.ends_with("code 0\n"), "{none}");
     assert!(none.contains("no cgroup for the container") && none.contains("not applied"), "{none}");
     assert_eq!(left(&id), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn the_users_systemd_says_where_its_scopes_are() {
+    if !ready("systemd's user") || !have("systemd's user", &["cmd:dbus-daemon"]) {
+        return;
+    }
+    let mut place = Place::new(Layout::Host);
+    let systemd = systemd::Systemd::start(place.dir.path());
+    place.address.clone_from(&systemd.address);
+    place.options = ["--systemd-cgroup", "--rootless", "true"].map(str::to_owned).to_vec();
+    let id = id();
+    let waiting = place.waiting(&id);
+    let expected = format!("/test-landstrip-user/user.slice/landstrip-{id}.scope");
+    let cgroups = waiting.cgroups();
+    assert!(cgroups.iter().all(|(_, path)| *path == expected), "{cgroups:?}");
+    let calls = systemd.calls();
+    let asked = "Get org.freedesktop.systemd1.Manager ControlGroup";
+    assert!(calls.iter().any(|call| call == asked), "{calls:?}");
+    drop(waiting);
+    // What systemd has made above.
+    for dir in left("user.slice").iter().chain(&left("test-landstrip-user")) {
+        if dir.to_string_lossy().contains("test-landstrip-user") {
+            std::fs::remove_dir(dir).expect("it is empty");
+        }
+    }
+}
+
+#[test]
+fn what_joins_a_container_that_has_cgroups_of_its_own_joins_one_of_them() {
+    if !ready("nested") || !layouts().contains(&Layout::Unified) {
+        return;
+    }
+    let controllers = std::fs::read_to_string("/sys/fs/cgroup/unified/cgroup.controllers");
+    let controllers = controllers.unwrap_or_default();
+    let Some(controller) = controllers.split_ascii_whitespace().next() else {
+        eprintln!("skipped: nested: version 2 has no controller here");
+        return;
+    };
+    let mut place = Place::new(Layout::Unified);
+    let mounts = place.spec["mounts"].as_array_mut().expect("mounts");
+    mounts.push(json!({
+        "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": ["rw"],
+    }));
+    std::os::unix::fs::symlink("busybox", place.path("rootfs/bin/mkdir")).expect("a link");
+    let id = id();
+    // It tells of its end by a file, which is waited for below.
+    place.write(&format!(
+        "cd /sys/fs/cgroup && mkdir own && echo 1 >own/cgroup.procs &&
+         echo +{controller} >cgroup.subtree_control && exec sleep 1000"
+    ));
+    place.good(&["run", "--detach", "--bundle", ".", &id]);
+    let waiting = Waiting { place: &place, id: id.clone() };
+    let pid = waiting.state()["pid"].clone();
+    let moved = || {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.trim() == "sleep"
+    };
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !moved() && std::time::Instant::now() < until {
+        std::thread::yield_now();
+    }
+    assert!(moved(), "the container could not hand its controller down");
+    let (code, text) = place.call(&["exec", &id, "cat", "/proc/self/cgroup"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.ends_with("0::/own\n"), "{text}");
+    drop(waiting);
+    assert_eq!(left(&id), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn events_tell_when_memory_runs_out() {
+    use std::io::{BufRead, BufReader};
+    if !ready("events") || !cgroup("memory") {
+        return;
+    }
+    let mut place = Place::new(Layout::Host);
+    place.spec["linux"]["resources"] = json!({"memory": {"limit": 16_777_216, "swap": 16_777_216}});
+    let id = id();
+    let waiting = place.waiting(&id);
+    let mut events = Command::new("timeout")
+        .args(["30", support::LANDSTRIP, "--root"])
+        .arg(place.path("state"))
+        .args(["events", "--interval", "20s", &id])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("events");
+    let mut lines = BufReader::new(events.stdout.take().expect("its output")).lines();
+    let mut next = || -> Value {
+        let line = lines.next().expect("a line").expect("text");
+        serde_json::from_str(&line).expect("JSON")
+    };
+    assert_eq!(next()["type"], "stats");
+    let hog = ["exec", &id, "sh", "-c", "x=12345678; while :; do x=$x$x; done"];
+    assert_eq!(place.call(&hog).0, 137);
+    let told = next();
+    assert_eq!((&told["type"], &told["id"]), (&json!("oom"), &json!(id)));
+    drop(waiting);
+    assert!(events.wait().expect("events").success());
 }

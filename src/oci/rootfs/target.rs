@@ -107,11 +107,11 @@ impl Root<'_> {
         {
             return Ok(Target { fd, linked: parent.linked, made: true });
         }
-        self.walk(path, make).map(|fd| Target { fd, linked: true, made: true })
+        self.walk(path, make).map(|(fd, linked)| Target { fd, linked, made: true })
     }
 
-    /// As [`Root::find_or_make`], name by name.
-    fn walk(self, path: &Path, make: Make) -> Result<OwnedFd, Errno> {
+    /// As [`Root::find_or_make`], name by name; and whether a link was on the way.
+    fn walk(self, path: &Path, make: Make) -> Result<(OwnedFd, bool), Errno> {
         let mut todo: VecDeque<OsString> = names(path);
         // Where it is by now: a path without links, and the directory.
         let mut place = PathBuf::new();
@@ -141,7 +141,7 @@ impl Root<'_> {
             };
             if FileType::from_raw_mode(fstat(&next)?.st_mode) != FileType::Symlink {
                 if last {
-                    return Ok(next);
+                    return Ok((next, links > 0));
                 }
                 here = next;
                 place.push(name);
@@ -160,7 +160,7 @@ impl Root<'_> {
                 todo.push_front(name);
             }
         }
-        Ok(here)
+        Ok((here, links > 0))
     }
 }
 
