@@ -121,7 +121,7 @@ fn what_does_not_start_says_why_and_leaves_nothing() {
     place.run(&["id"]).bad("root.path");
     place.spec["root"]["path"] = json!("rootfs");
     place.spec["annotations"]["dev.landstrip.policy"] = json!("/p.json");
-    place.run(&["id"]).bad("dev.landstrip.policy");
+    place.run(&["id"]).bad("/p.json");
     for bad in ["a/b", "..", ""] {
         place.call(&["create", "-b", ".", bad]).bad("invalid container id");
     }
@@ -301,6 +301,23 @@ fn a_number_that_is_used_again_is_left_alone() {
     waiting.exec(&[&waiting.id, "id"]).bad("not running");
     std::fs::write(&path, good).expect("write");
     assert_eq!(status(&place, &waiting.id), "running");
+}
+
+#[test]
+fn without_cgroups_a_container_is_still_taken_away() {
+    if !ready("without cgroups") {
+        return;
+    }
+    for kinds in [json!([{"type": "mount"}]), json!([{"type": "mount"}, {"type": "pid"}])] {
+        let mut place = Place::new();
+        place.options = vec!["--cgroup-manager".to_owned(), "disabled".to_owned()];
+        place.spec["linux"]["namespaces"] = kinds;
+        let waiting = place.waiting();
+        let pid = place.state(&waiting.id)["pid"].clone();
+        assert_eq!(waiting.sh("id -u"), "0\n");
+        place.call(&["delete", "--force", &waiting.id]).good();
+        gone(&pid);
+    }
 }
 
 #[test]

@@ -201,9 +201,6 @@ fn check(spec: &Spec) -> Result<()> {
             ));
         }
     }
-    if spec.linux().as_ref().is_some_and(|linux| linux.intel_rdt().is_some()) {
-        return Err(wrong("linux.intelRdt", "is not supported yet"));
-    }
     Ok(())
 }
 
@@ -353,7 +350,7 @@ mod tests {
             ("linux.timeOffsets", |v| {
                 v["linux"]["timeOffsets"] = json!({"monotonic": {"secs": 1}});
             }),
-            ("linux.intelRdt", |v| v["linux"]["intelRdt"] = json!({"closID": "x"})),
+            ("linux.netDevices", |v| v["linux"]["netDevices"] = json!({"eth0": {}})),
             ("process.rlimits[0]", |v| {
                 v["process"]["rlimits"] = json!([{"type": "RLIMIT_NOFILE", "soft": 2, "hard": 1}]);
             }),

@@ -118,6 +118,7 @@ pub fn create(
     record.rootless = runtime.rootless;
     record.callers_keyring = options.no_new_keyring;
     record.namespaces = namespaces.all();
+    record.leads = namespaces.is_new(Kind::Pid);
     undo.container.keep_config(&bundle.text)?;
     let traps = policy.as_ref().map(|policy| policy.keep(&undo.container)).transpose()?;
 

@@ -8,12 +8,10 @@ use rustix::io::Errno;
 
 use super::channel::{Channel, Door, Tag};
 use super::hooks::{self, Point};
-use super::namespaces::flag;
 use super::runtime::Runtime;
 use super::state::{Container, Record, START, Status};
 use super::sys::process;
 use super::{Context, Error, Result, bundle, cgroup};
-use oci_spec::runtime::LinuxNamespaceType as Kind;
 
 /// How long a process that was killed may take to end.
 const DYING: Duration = Duration::from_secs(10);
@@ -81,7 +79,11 @@ pub fn kill(runtime: &Runtime<'_>, id: &str, signal: i32, all: bool) -> Result<(
     let container = runtime.root.container(id)?;
     let record = container.complete(id)?;
     if all && let Some(cgroup) = &record.cgroup {
-        return cgroup.signal(signal);
+        match cgroup.signal(signal) {
+            // Without a cgroup: the kernel ends everything in a pid namespace with its init.
+            Err(_) if signal == KILL && record.leads => {}
+            result => return result,
+        }
     }
     let gone = || Error::new(format!("container {id:?} is not running"));
     let init = record.init().ok_or_else(gone)?;
@@ -167,9 +169,12 @@ pub fn remove(runtime: &Runtime<'_>, container: &Container, record: &Record) -> 
         }
     }
     if let Some(cgroup) = &record.cgroup {
-        // With the init of a pid namespace, the kernel ends everything in it.
-        if record.namespaces & flag(Kind::Pid) == 0 {
-            cgroup.signal(KILL)?;
+        // With the init of a pid namespace, the kernel ends everything in it. Otherwise the cgroup alone knows
+        // what is left, where there is one.
+        if !record.leads
+            && let Err(error) = cgroup.signal(KILL)
+        {
+            runtime.warn(error);
         }
         cgroup.remove()?;
     }

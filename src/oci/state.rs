@@ -59,6 +59,8 @@ pub struct Record {
     pub rootless: bool,
     /// Whether it kept the caller's session keyring.
     pub callers_keyring: bool,
+    /// Whether its init is that of a pid namespace, which ends with it.
+    pub leads: bool,
     /// The namespaces it has of its own or shares by path, as `CLONE_NEW*`.
     pub namespaces: u64,
     /// Seconds after 1970 when it was made.
@@ -431,6 +433,7 @@ impl Record {
             manager,
             rootless: false,
             callers_keyring: false,
+            leads: false,
             namespaces: 0,
             created: now.map_or(0, |time| time.as_secs()),
             owner: rustix::process::getuid().as_raw(),

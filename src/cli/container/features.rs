@@ -40,7 +40,7 @@ pub fn features() -> Result<()> {
             },
             "apparmor": {"enabled": true},
             "selinux": {"enabled": true},
-            "intelRdt": {"enabled": false},
+            "intelRdt": {"enabled": true, "schemata": true, "monitoring": false},
             "memoryPolicy": {
                 "modes": ["MPOL_BIND", "MPOL_DEFAULT", "MPOL_INTERLEAVE", "MPOL_LOCAL",
                     "MPOL_PREFERRED", "MPOL_PREFERRED_MANY", "MPOL_WEIGHTED_INTERLEAVE"],
