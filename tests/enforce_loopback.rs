@@ -5,11 +5,12 @@ mod support;
 
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use support::Bed;
 use support::attack::{Attack, Stage, attacks};
 use support::have::have;
+use support::net::{outside_addresses, server};
 
 fn with(network: Value) -> Value {
     json!({"filesystem": {"allowWrite": ["{in}"]}, "network": network})
@@ -21,29 +22,6 @@ fn local() -> Value {
 
 const fn at(name: &'static str, op: &'static str) -> Attack {
     Attack::new(name, op).quiet()
-}
-
-/// Addresses of this host that other hosts can reach; connecting a datagram socket sends nothing.
-fn outside_addresses() -> Vec<IpAddr> {
-    let routes = [("0.0.0.0:0", "198.51.100.1:9"), ("[::]:0", "[2001:db8::1]:9")];
-    let find = |(any, to): (&str, &str)| -> std::io::Result<IpAddr> {
-        let socket = UdpSocket::bind(any)?;
-        socket.connect(to)?;
-        Ok(socket.local_addr()?.ip())
-    };
-    let found: Vec<IpAddr> = routes.into_iter().filter_map(|route| find(route).ok()).collect();
-    if found.is_empty() {
-        let _ = writeln!(std::io::stderr(), "skipped: outside addresses: this host has none");
-    }
-    found
-}
-
-/// A server that accepts, and closes what it accepted, until the test ends.
-fn server(ip: IpAddr) -> u16 {
-    let listener = TcpListener::bind((ip, 0)).expect("bind");
-    let port = listener.local_addr().expect("address").port();
-    thread::spawn(move || listener.incoming().for_each(drop));
-    port
 }
 
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -168,6 +146,90 @@ fn loopback_works_where_no_socket_can_be_copied() {
     if have("loopback of IPv6", &["ipv6"]) {
         same_inside(&without(OWN_SIX, &six), &["refuse=pidfd_getfd"]);
     }
+}
+
+/// Where no socket can be copied, what a program may do more than once or under another number. Each line
+/// is what it is bare.
+const TWICE: &[&str] = &[
+    "s=socket AF_INET SOCK_STREAM 0",
+    "setsockopt $s SOL_SOCKET SO_REUSEADDR i:1 4",
+    "bind $s in:127.0.0.1:{free} #",
+    "bind $s in:127.0.0.1:{free} #",
+    "listen $s 1",
+    "listen $s 64",
+    "bind $s in:127.0.0.1:0 #",
+    "connect $s in:127.0.0.1:{free} #",
+    "name $s",
+    "c=socket AF_INET SOCK_STREAM 0",
+    "d=dup $c",
+    "connect $c in:127.0.0.1:{free} #",
+    "peer $d",
+    "write $d bytes:x 1",
+    "a=accept $s 0 0",
+    "read $a buf:9 9",
+    "connect $c in:127.0.0.1:{free} #",
+    "listen $c 1",
+    "bind $c in:127.0.0.1:0 #",
+    "u=socket AF_UNIX SOCK_STREAM 0",
+    "listen $u 1",
+    "bind $u un:{in}/u #",
+    "bind $u un:{in}/other #",
+    "listen $u 1",
+    "listen $u 5",
+    "bind $u un:{in}/third #",
+    "connect $u un:{in}/u #",
+    "v=socket AF_UNIX SOCK_STREAM 0",
+    "w=dup $v",
+    "connect $v un:{in}/u #",
+    "connect $v un:{in}/u #",
+    "write $w bytes:x 1",
+    "ls {in}",
+];
+
+#[test]
+fn a_socket_put_in_its_place_works_more_than_once() {
+    for options in [&[][..], &["refuse=pidfd_getfd"]] {
+        same_inside(TWICE, options);
+    }
+}
+
+/// A client that asks for a port of its own keeps it over a connection that is refused.
+#[test]
+fn a_bound_client_keeps_its_port() {
+    let (own, none, server) = (free_port(), free_port(), server(LOOPBACK));
+    let ops = [
+        "f=socket AF_INET SOCK_STREAM 0".to_owned(),
+        format!("bind $f in:127.0.0.1:{own} #"),
+        format!("connect $f in:127.0.0.1:{none} #"),
+        format!("connect $f in:127.0.0.1:{server} #"),
+        "name $f".to_owned(),
+    ];
+    let probe = support::probe().display().to_string();
+    let program: Vec<&str> = [&probe].into_iter().chain(&ops).map(String::as_str).collect();
+    let run = Bed::new(&[]).launch(&local(), &["refuse=pidfd_getfd"], &program);
+    let name = format!("ok 127.0.0.1:{own}");
+    assert_eq!(run.lines, ["ok", "ok", "ECONNREFUSED", "ok", &name], "{}", run.stderr);
+}
+
+/// What was let go is refused, and not mistaken for a socket that was never bound.
+#[test]
+fn a_bound_socket_that_was_let_go_is_told() {
+    let ops = [
+        "s=socket AF_INET SOCK_STREAM 0",
+        "bind $s in:127.0.0.1:0 #",
+        "loop 64 do o=socket AF_INET SOCK_STREAM 0 ; bind $o in:127.0.0.1:0 #",
+        "bind $s in:127.0.0.1:0 #",
+        "listen $s 1",
+    ];
+    let probe = support::probe().display().to_string();
+    let program = [&[probe.as_str()][..], &ops].concat();
+    let run = Bed::new(&[]).launch(&local(), &["refuse=pidfd_getfd"], &program);
+    assert_eq!(run.lines, ["ok", "ok", "ok ok*64", "EINVAL", "ENOBUFS"]);
+    let trap = run.traps.last().expect("a trap");
+    assert_eq!((&trap["kind"], &trap["operation"]), (&json!("network"), &json!("listen")));
+    // The control: with the socket itself, as many as there are descriptors.
+    let run = Bed::new(&[]).boxed(&local(), &ops);
+    assert_eq!(run.lines, ["ok", "ok", "ok ok*64", "EINVAL", "ok"]);
 }
 
 /// Every address of this host is, for the run, loopback.

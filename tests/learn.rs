@@ -270,6 +270,14 @@ fn sockets_are_learned() {
     let answer = lab.learn("far.json", &[], &[&[probe.as_str()], &far[..]].concat());
     assert_eq!(answer.code, 0, "{answer:#?}");
     assert_eq!(lab.policy("far.json")["network"], serde_json::json!({"allowNetwork": true}));
+    // No policy opens datagrams for loopback alone: what is learned says so and grants nothing for it.
+    let near = format!("sendto $s bytes:x 1 0 in:127.0.0.1:{port} #");
+    let near = ["s=socket AF_INET SOCK_DGRAM 0", "bind $s in:0.0.0.0:0 #", near.as_str()];
+    let answer = lab.learn("near.json", &[], &[&[probe.as_str()], &near[..]].concat());
+    assert_eq!(answer.code, 0, "{answer:#?}");
+    assert_eq!(lab.policy("near.json")["network"], serde_json::json!({"allowNetwork": false}));
+    assert!(answer.stderr.contains(&format!("UDP 127.0.0.1:{port}")), "{answer:#?}");
+    assert!(answer.stderr.contains("no datagram socket can be kept on loopback"), "{answer:#?}");
     // What the run bound itself needs no rule but for the file.
     let own = [
         "s=socket AF_UNIX SOCK_STREAM 0",

@@ -76,6 +76,8 @@ pub enum Socket {
     Connect(Endpoint),
     /// It was bound.
     Bind(Endpoint),
+    /// A datagram socket was connected, bound, or sent from: an internet address.
+    Datagram(SocketAddr),
     /// A Unix datagram socket was made: whom it sends to shows later, and may change each time.
     UnixDatagram,
 }
@@ -97,7 +99,7 @@ impl Socket {
     /// What this use needs of a policy. The one table of it. `daemons` are never granted.
     #[must_use]
     pub fn need(&self, daemons: &Daemons) -> Need<'_> {
-        use Socket::{Bind, Connect, UnixDatagram};
+        use Socket::{Bind, Connect, Datagram, UnixDatagram};
         match self {
             Connect(Endpoint::Internet(address)) | Bind(Endpoint::Internet(address))
                 if is_local(address.ip()) =>
@@ -113,6 +115,9 @@ impl Socket {
                 Ok(path) => Need::Path(path),
             },
             Connect(Endpoint::Abstract(_)) => Need::Refused(Why::Abstract),
+            // Loopback alone opens no datagram sockets, and all of the network is more than was used.
+            Datagram(address) if is_local(address.ip()) => Need::Refused(Why::Datagrams),
+            Datagram(_) => Need::Switch("allowNetwork"),
             UnixDatagram => Need::Refused(Why::AllSockets),
             // A file that binding makes is a write.
             Bind(Endpoint::Path(_) | Endpoint::Abstract(_)) => Need::Nothing,
@@ -127,6 +132,7 @@ impl fmt::Display for Socket {
         match self {
             Socket::Connect(endpoint) => write!(f, "{endpoint}"),
             Socket::Bind(endpoint) => write!(f, "bind {endpoint}"),
+            Socket::Datagram(address) => write!(f, "UDP {address}"),
             Socket::UnixDatagram => f.write_str("a Unix datagram socket"),
         }
     }
@@ -172,6 +178,9 @@ mod tests {
             (Socket::Connect(internet("[::ffff:127.0.0.1]:1")), local),
             (Socket::Bind(internet("0.0.0.0:0")), local),
             (Socket::Bind(internet("[::]:0")), local),
+            (Socket::Datagram("127.0.0.53:53".parse().unwrap()), Need::Refused(Why::Datagrams)),
+            (Socket::Datagram("[::1]:53".parse().unwrap()), Need::Refused(Why::Datagrams)),
+            (Socket::Datagram("1.1.1.1:53".parse().unwrap()), network),
             (Socket::Bind(internet("10.0.0.1:80")), network),
             (Socket::Connect(internet("1.1.1.1:53")), network),
             (Socket::Connect(path("/run/pg/s")), Need::Path("/run/pg/s")),

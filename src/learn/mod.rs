@@ -63,6 +63,8 @@ pub enum Why {
     AllSockets,
     /// Abstract names of the host stay closed.
     Abstract,
+    /// Only opening the whole network would allow it.
+    Datagrams,
 }
 
 impl Why {
@@ -82,6 +84,7 @@ impl Why {
             Why::Service => "what answers there acts for whoever asks, outside of the sandbox",
             Why::AllSockets => "only allowAllUnixSockets would, which opens every service",
             Why::Abstract => "abstract sockets of the host stay closed",
+            Why::Datagrams => "only allowNetwork would: no datagram socket can be kept on loopback",
         }
     }
 }
@@ -340,6 +343,7 @@ impl Notes {
         let mut switches: Vec<_> = take(&mut self.sockets).into_iter().collect();
         if switches.iter().any(|(key, _)| *key == "allowNetwork") {
             switches.retain(|(key, _)| *key != "allowLocalBinding");
+            self.refused.retain(|(_, why), _| *why != Why::Datagrams);
         }
         Learned {
             writes,

@@ -226,10 +226,12 @@ pub fn with_temporary(mut policy: ResolvedPolicy, path: &str) -> ResolvedPolicy 
 
 impl Plan {
     /// Lets the broker do what an answer to a query allows, and the launcher write what was learned: their
-    /// domain, which otherwise ends at the roots of the policy, then bounds no more than device nodes and
-    /// scopes.
+    /// domain, which otherwise ends at the roots of the policy and its ports, then bounds no more than
+    /// device nodes and scopes.
     pub fn answerable(&mut self) {
         self.outer.grants = vec![grant("/", Writing::All)];
+        self.outer.network = false;
+        self.outer.ports = Vec::new();
     }
 
     /// For every line of the policy, who holds it; `daemons` are the sockets as good as the host.

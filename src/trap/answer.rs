@@ -38,20 +38,51 @@ struct Line {
     scope: Scope,
 }
 
+/// A line that is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The query that it names, if it does: that is denied, once.
+    pub query: Option<u64>,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl Mistake {
+    /// A line that names no query.
+    pub fn of(why: impl Into<String>) -> Mistake {
+        Mistake { query: None, why: why.into() }
+    }
+}
+
+/// What a `query_id` has to look like.
+const ID: &str = "query_id is no string of decimal digits as the query has it, for example \"1\"";
+
 /// Reads one line, without its newline: the id of the query, and the answer to it.
 ///
-/// A line that cannot be understood denies the query that it names, once; `None` where it names none.
-#[must_use]
-pub fn parse(line: &[u8]) -> Option<(u64, Action, Scope)> {
+/// # Errors
+///
+/// What is wrong with a line that cannot be understood.
+pub fn parse(line: &[u8]) -> Result<(u64, Action, Scope), Mistake> {
     // An array of the values would do for serde.
     if line.trim_ascii_start().first() != Some(&b'{') {
-        return None;
+        return Err(Mistake::of("not a JSON object"));
     }
     match serde_json::from_slice::<Line>(line) {
-        Ok(Line { query_id, action, scope }) => Some((id(&query_id)?, action, scope)),
-        Err(_) => {
-            let value: Value = serde_json::from_slice(line).ok()?;
-            Some((id(value.get("query_id")?.as_str()?)?, Action::Deny, Scope::Once))
+        Ok(Line { query_id, action, scope }) => match id(&query_id) {
+            Some(id) => Ok((id, action, scope)),
+            None => Err(Mistake::of(ID)),
+        },
+        Err(error) => {
+            let Ok(value) = serde_json::from_slice::<Value>(line) else {
+                return Err(Mistake::of(format!("not JSON: {error}")));
+            };
+            match value.get("query_id") {
+                None => Err(Mistake::of("no query_id")),
+                Some(named) => match named.as_str().and_then(id) {
+                    None => Err(Mistake::of(ID)),
+                    query => Err(Mistake { query, why: error.to_string() }),
+                },
+            }
         }
     }
 }
@@ -75,8 +106,9 @@ impl Lines {
     /// The longest line, in bytes without the newline. An answer takes less than 100.
     pub const LONGEST: usize = 1024;
 
-    /// Takes the next bytes in, and calls `each` with every line that ends in them.
-    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) {
+    /// Takes the next bytes in, and calls `each` with every line that ends in them; with none for one
+    /// that is too long.
+    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Option<&[u8]>)) {
         let mut parts = bytes.split(|&byte| byte == b'\n').peekable();
         while let Some(part) = parts.next() {
             let ends = parts.peek().is_some();
@@ -86,16 +118,25 @@ impl Lines {
             if self.skipping {
                 self.begun.clear();
                 self.skipping = !ends;
+                if ends {
+                    each(None);
+                }
             } else if !ends {
                 self.begun.extend_from_slice(part);
             } else if self.begun.is_empty() {
-                each(part);
+                each(Some(part));
             } else {
                 self.begun.extend_from_slice(part);
-                each(&self.begun);
+                each(Some(&self.begun));
                 self.begun.clear();
             }
         }
+    }
+
+    /// Whether the end of a line has not come yet.
+    #[must_use]
+    pub fn is_half(&self) -> bool {
+        self.skipping || !self.begun.is_empty()
     }
 }
 
@@ -107,37 +148,47 @@ mod tests {
     fn an_answer_is_an_object_with_these_fields_and_no_others() {
         use {Action::*, Scope::*};
         for (line, expected) in [
-            (r#"{"query_id":"1","action":"allow"}"#, Some((1, Allow, Once))),
-            (r#" {"action":"allow","scope":"run","query_id":"12"} "#, Some((12, Allow, Run))),
-            (r#"{"query_id":"7","action":"deny","scope":"once"}"#, Some((7, Deny, Once))),
-            (r#"{"query_id":"7","action":"deny","scope":"run"}"#, Some((7, Deny, Run))),
-            (
-                r#"{"query_id":"18446744073709551615","action":"allow"}"#,
-                Some((u64::MAX, Allow, Once)),
-            ),
-            // Named and not understood.
-            (r#"{"query_id":"3"}"#, Some((3, Deny, Once))),
-            (r#"{"query_id":"3","action":"ALLOW"}"#, Some((3, Deny, Once))),
-            (r#"{"query_id":"3","action":"allow","scope":"for ever"}"#, Some((3, Deny, Once))),
-            (r#"{"query_id":"3","action":"allow","scope":null}"#, Some((3, Deny, Once))),
-            (r#"{"query_id":"3","action":"allow","why":"x"}"#, Some((3, Deny, Once))),
-            (r#"{"query_id":"3","action":"deny","action":"allow"}"#, Some((3, Deny, Once))),
-            // Naming nothing.
-            (r#"{"query_id":3,"action":"allow"}"#, None),
-            (r#"{"query_id":"0","action":"allow"}"#, None),
-            (r#"{"query_id":"03","action":"allow"}"#, None),
-            (r#"{"query_id":"+3","action":"allow"}"#, None),
-            (r#"{"query_id":"","action":"allow"}"#, None),
-            (r#"{"query_id":"18446744073709551616","action":"allow"}"#, None),
-            (r#"{"query_id":"3","action":"allow""#, None),
-            (r#"{"query_id":"3","action":"allow"} x"#, None),
-            (r#"["3","allow"]"#, None),
-            ("yes", None),
-            ("", None),
+            (r#"{"query_id":"1","action":"allow"}"#, (1, Allow, Once)),
+            (r#" {"action":"allow","scope":"run","query_id":"12"} "#, (12, Allow, Run)),
+            (r#"{"query_id":"7","action":"deny","scope":"once"}"#, (7, Deny, Once)),
+            (r#"{"query_id":"7","action":"deny","scope":"run"}"#, (7, Deny, Run)),
+            (r#"{"query_id":"18446744073709551615","action":"allow"}"#, (u64::MAX, Allow, Once)),
         ] {
-            assert_eq!(parse(line.as_bytes()), expected, "{line}");
+            assert_eq!(parse(line.as_bytes()), Ok(expected), "{line}");
         }
-        assert_eq!(parse(b"\xff\xfe"), None);
+    }
+
+    #[test]
+    fn a_mistake_names_its_query_and_says_why() {
+        for (line, query, why) in [
+            (r#"{"query_id":"3"}"#, Some(3), "missing field `action`"),
+            (r#"{"query_id":"3","action":"ALLOW"}"#, Some(3), "unknown variant `ALLOW`"),
+            (
+                r#"{"query_id":"3","action":"allow","scope":"for ever"}"#,
+                Some(3),
+                "unknown variant `for ever`",
+            ),
+            (r#"{"query_id":"3","action":"allow","scope":null}"#, Some(3), "expected"),
+            (r#"{"query_id":"3","action":"allow","why":"x"}"#, Some(3), "unknown field `why`"),
+            (r#"{"query_id":"3","action":"deny","action":"allow"}"#, Some(3), "duplicate field"),
+            (r#"{"action":"allow"}"#, None, "no query_id"),
+            (r#"{"query_id":3,"action":"allow"}"#, None, ID),
+            (r#"{"query_id":"0","action":"allow"}"#, None, ID),
+            (r#"{"query_id":"03","action":"allow"}"#, None, ID),
+            (r#"{"query_id":"+3","action":"allow"}"#, None, ID),
+            (r#"{"query_id":"","action":"allow"}"#, None, ID),
+            (r#"{"query_id":"18446744073709551616","action":"allow"}"#, None, ID),
+            (r#"{"query_id":"3","action":"allow""#, None, "not JSON: EOF"),
+            (r#"{"query_id":"3","action":"allow"} x"#, None, "not JSON: trailing"),
+            (r#"["3","allow"]"#, None, "not a JSON object"),
+            ("yes", None, "not a JSON object"),
+            ("", None, "not a JSON object"),
+        ] {
+            let mistake = parse(line.as_bytes()).expect_err(line);
+            assert_eq!(mistake.query, query, "{line}");
+            assert!(mistake.why.contains(why), "{line}: {}", mistake.why);
+        }
+        assert!(parse(b"\xff\xfe").is_err());
     }
 
     #[test]
@@ -148,10 +199,15 @@ mod tests {
             let mut lines = Lines::default();
             let mut seen = Vec::new();
             for chunk in text.as_bytes().chunks(size) {
-                lines.push(chunk, |line| seen.push(String::from_utf8(line.to_vec()).unwrap()));
+                lines.push(chunk, |line| {
+                    seen.push(String::from_utf8(line.unwrap_or(b"too long").to_vec()).unwrap());
+                });
                 assert!(lines.begun.len() <= Lines::LONGEST);
             }
-            assert_eq!(seen, ["one", "", &long, "two", "three"], "in parts of {size}");
+            let cut = "too long";
+            let expected = ["one", "", &long, cut, "two", cut, cut, "three"];
+            assert_eq!(seen, expected, "in parts of {size}");
+            assert!(lines.is_half());
         }
     }
 }

@@ -38,6 +38,8 @@ codes! {
     PidsLimitReached => "PIDS_LIMIT_REACHED",
     /// The run took too long and was ended: `limits.time`.
     TimeLimitReached => "TIME_LIMIT_REACHED",
+    /// A line on the trap descriptor is no answer to a query.
+    ControlIgnored => "CONTROL_IGNORED",
     /// Closes a report: some denials are only counted, not listed.
     DenialsOmitted => "DENIALS_OMITTED",
     /// The sandbox was in place, but the program did not start.

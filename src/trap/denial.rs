@@ -115,14 +115,20 @@ pub struct Denial {
     pub path: Option<String>,
     /// The path that the program passed, where it differs or is known.
     pub requested_path: Option<String>,
+    /// The resolved paths of a call that has two: what is moved or linked, and its new name.
+    pub old_path: Option<String>,
+    /// See `old_path`.
+    pub new_path: Option<String>,
     /// The address, `host:port`, or the name of the object, where `path` is not the target.
     pub target: Option<String>,
     /// The system call.
     pub syscall: &'static str,
     /// The symbolic error that the program got, for example `EACCES`; see [`super::errno::name`].
     pub errno: &'static str,
-    /// The flags of an open; see [`super::errno::open_flags`].
+    /// The flags of the call; see [`super::errno::open_flags`].
     pub flags: Vec<&'static str>,
+    /// What else the call asks for, by name: the mode, the size, the owner.
+    pub arguments: Vec<(&'static str, String)>,
     /// Why a path was denied.
     pub reason: Option<Reason>,
     /// What would have allowed it; see [`super::Adviser`].
@@ -148,10 +154,11 @@ impl Denial {
         text::denial_line(self, 1)
     }
 
-    /// What makes this denial a different one: everything but the process id.
+    /// What makes this denial a different one: everything but the process id and the arguments.
     pub(super) fn identity(&self) -> impl PartialEq + Hash + '_ {
         (
             (self.kind, self.operation, &self.path, &self.requested_path, &self.target),
+            (&self.old_path, &self.new_path),
             (self.syscall, self.errno, &self.flags, self.reason),
             (&self.suggested_grant, &self.rule, &self.message),
             (&self.process.exe, &self.process.cwd),
@@ -160,11 +167,20 @@ impl Denial {
 
     /// The bytes that a stored copy occupies, roughly.
     pub(super) fn stored_bytes(&self) -> usize {
-        let texts = [&self.path, &self.requested_path, &self.target, &self.message];
+        let texts = [
+            &self.path,
+            &self.requested_path,
+            &self.old_path,
+            &self.new_path,
+            &self.target,
+            &self.message,
+        ];
+        let arguments = self.arguments.iter().map(|(name, value)| name.len() + value.len());
         let rule = self.rule.as_ref().map_or(0, |r| r.file.len() + r.key.len() + r.text.len());
         size_of::<Self>()
             + texts.into_iter().flatten().map(String::len).sum::<usize>()
             + self.flags.len() * size_of::<&str>()
+            + arguments.sum::<usize>()
             + self.suggested_grant.as_ref().map_or(0, Grant::stored_bytes)
             + rule
             + self.process.exe.len()

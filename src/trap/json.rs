@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{Code, Denial, Grant, Kind, LimitReached, Mechanism, Operation, Process, Reason};
 use super::{Resource, RuleRef, State, Trap};
@@ -20,11 +20,17 @@ struct DenialRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     requested_path: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    old_path: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_path: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<&'a str>,
     syscall: &'static str,
     errno: &'static str,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     flags: &'a [&'static str],
+    #[serde(skip_serializing_if = "Arguments::is_empty")]
+    arguments: Arguments<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,6 +43,32 @@ struct DenialRecord<'a> {
     process: &'a Process,
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
+    ts: f64,
+}
+
+/// Arguments of a call by name: an object.
+struct Arguments<'a>(&'a [(&'static str, String)]);
+
+impl Arguments<'_> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for Arguments<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+/// `control` records.
+#[derive(Serialize)]
+struct ControlRecord<'a> {
+    kind: &'static str,
+    code: Code,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query_id: Option<String>,
+    message: &'a str,
     ts: f64,
 }
 
@@ -102,6 +134,13 @@ pub(super) fn trap_line(trap: &Trap, ts: SystemTime, state: State, query_id: u64
             code: trap.code(),
             program: Some(program),
             errno: *errno,
+            message,
+            ts: at,
+        }),
+        Trap::Control { query_id, message } => line(&ControlRecord {
+            kind: "control",
+            code: trap.code(),
+            query_id: query_id.map(|id| id.to_string()),
             message,
             ts: at,
         }),
@@ -173,10 +212,13 @@ fn denial_record(
         operation: denial.operation,
         path: denial.path.as_deref(),
         requested_path: denial.requested_path.as_deref(),
+        old_path: denial.old_path.as_deref(),
+        new_path: denial.new_path.as_deref(),
         target: denial.target.as_deref(),
         syscall: denial.syscall,
         errno: denial.errno,
         flags: &denial.flags,
+        arguments: Arguments(&denial.arguments),
         reason: denial.reason,
         suggested_grant: denial.suggested_grant.as_ref(),
         rule: denial.rule.as_ref(),

@@ -8,7 +8,7 @@
 //! - [`Adviser`] works out the [`Grant`] that would allow what was denied, or why none would.
 //! - [`Sink`] streams records to a descriptor that may be slow or gone.
 //! - [`LimitReached`] is the record of a ceiling on the run.
-//! - [`parse_answer`] reads what comes back about a query.
+//! - [`parse_answer`] reads what comes back about a query; what is no answer is a [`Trap::Control`].
 //! - [`Summary`] keeps distinct denials within a fixed amount of memory for the end of a run.
 //!
 //! `config/trap.schema.json` describes every record.
@@ -28,7 +28,7 @@ mod text;
 use std::time::SystemTime;
 
 pub use advice::{Adviser, Denied, Obstacle};
-pub use answer::{Action, Lines, Scope, parse as parse_answer};
+pub use answer::{Action, Lines, Mistake, Scope, parse as parse_answer};
 pub use code::{Code, Mechanism};
 pub use denial::{Denial, Kind, Operation, Process, Reason, RuleRef};
 pub use grant::{Grant, GrantValue};
@@ -55,6 +55,13 @@ pub enum Trap {
         /// Symbolic error name, where the platform has one.
         errno: Option<&'static str>,
         /// The system's text.
+        message: String,
+    },
+    /// A line that came as an answer to a query was none.
+    Control {
+        /// The query that it names; that is denied then.
+        query_id: Option<u64>,
+        /// What is wrong with it.
         message: String,
     },
     /// The command line was rejected.
@@ -117,6 +124,7 @@ impl Trap {
             Trap::Denial(denial) => denial.kind.code(),
             Trap::Limit(limit) => limit.resource.code(),
             Trap::Launch { .. } => Code::LaunchFailed,
+            Trap::Control { .. } => Code::ControlIgnored,
             Trap::Usage { .. } => Code::UsageError,
             Trap::Internal { code, .. } => *code,
         }

@@ -8,7 +8,7 @@ use super::{Denial, Style, json, text};
 
 /// Distinct denials with how often each happened.
 ///
-/// Two denials are the same if they differ in the process id and the time alone. What exceeds
+/// Two denials are the same if they differ in the process id, the arguments and the time alone. What exceeds
 /// [`Summary::LISTED`] records or [`Summary::BYTES`] of memory is counted and not listed, so memory
 /// is bounded whatever the program does.
 #[derive(Debug)]

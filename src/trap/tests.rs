@@ -10,10 +10,13 @@ pub(super) fn filesystem() -> Denial {
         operation: Operation::Write,
         path: Some("/repo/out".to_owned()),
         requested_path: Some("out".to_owned()),
+        old_path: None,
+        new_path: None,
         target: None,
         syscall: "openat",
         errno: "EACCES",
         flags: vec!["O_WRONLY", "O_CREAT", "O_TRUNC"],
+        arguments: vec![("mode", "0644".to_owned())],
         reason: Some(Reason::AllowMiss),
         suggested_grant: Some(Grant::path("filesystem", "allowWrite", "/repo/out")),
         rule: None,
@@ -40,6 +43,7 @@ fn network() -> Denial {
         target: Some("127.0.0.1:9999".to_owned()),
         syscall: "connect",
         flags: Vec::new(),
+        arguments: Vec::new(),
         reason: None,
         suggested_grant: Some(Grant::switch("allowNetwork")),
         ..filesystem()
@@ -69,6 +73,16 @@ fn every_kind() -> Vec<Trap> {
             ..filesystem()
         }),
         Trap::Denial(Denial { requested_path: None, suggested_grant: None, ..filesystem() }),
+        Trap::Denial(Denial {
+            old_path: Some("/repo/a".to_owned()),
+            new_path: Some("/repo/out".to_owned()),
+            syscall: "renameat2",
+            flags: vec!["RENAME_EXCHANGE"],
+            arguments: Vec::new(),
+            ..filesystem()
+        }),
+        Trap::Control { query_id: None, message: "not a JSON object".to_owned() },
+        Trap::Control { query_id: Some(3), message: "unknown field `why`".to_owned() },
         Trap::Denial(network()),
         Trap::Denial(Denial { rule: Some(rule()), suggested_grant: None, ..network() }),
         Trap::Denial(Denial { operation: Operation::Read, ..ipc() }),
@@ -111,6 +125,7 @@ fn has_own_kind(code: Code) -> bool {
             | Code::MemoryLimitReached
             | Code::PidsLimitReached
             | Code::TimeLimitReached
+            | Code::ControlIgnored
             | Code::DenialsOmitted
             | Code::LaunchFailed
             | Code::UsageError
@@ -162,6 +177,7 @@ fn the_schema_refuses_what_is_not_a_record() {
         ("reason", Some("because")),
         ("extra", Some("x")),
         ("path", None),
+        ("arguments", Some("0644")),
         ("process", None),
         ("ts", None),
     ] {
@@ -191,7 +207,8 @@ fn a_line_has_its_fields_in_order() {
         "{\"kind\":\"filesystem\",\"code\":\"FILESYSTEM_DENIED\",\"state\":\"info\",\
          \"query_id\":\"0\",\"operation\":\"write\",\"path\":\"/repo/out\",\
          \"requested_path\":\"out\",\"syscall\":\"openat\",\"errno\":\"EACCES\",\
-         \"flags\":[\"O_WRONLY\",\"O_CREAT\",\"O_TRUNC\"],\"reason\":\"allow_miss\",\
+         \"flags\":[\"O_WRONLY\",\"O_CREAT\",\"O_TRUNC\"],\"arguments\":{\"mode\":\"0644\"},\
+         \"reason\":\"allow_miss\",\
          \"suggested_grant\":{\"allowWrite\":\"/repo/out\"},\"mechanism\":\"seccomp\",\
          \"process\":{\"pid\":1234,\"exe\":\"/usr/bin/sh\",\"cwd\":\"/repo\"},\
          \"ts\":1700000000.123456}\n"
@@ -216,6 +233,17 @@ fn text_names_the_thing_the_rule_and_the_grant() {
         (
             Trap::Denial(Denial { rule: Some(built_in), suggested_grant: None, ..denied }),
             "landstrip: denied write /repo/out by built-in filesystem.denyWrite[0] \"**/.env\"\n",
+        ),
+        (
+            Trap::Denial(Denial {
+                old_path: Some("/repo/a".to_owned()),
+                new_path: Some("/repo/out".to_owned()),
+                syscall: "rename",
+                suggested_grant: None,
+                ..filesystem()
+            }),
+            "landstrip: denied write /repo/out (rename of /repo/a to /repo/out): \
+             no rule allows it\n",
         ),
         (
             Trap::Denial(network()),

@@ -36,6 +36,9 @@ pub(super) fn trap_line(trap: &Trap) -> String {
         Trap::Launch { program, message, .. } => {
             format!("landstrip: cannot run {}: {}\n", printable(program), printable(message))
         }
+        Trap::Control { message, .. } => {
+            format!("landstrip: an answer was ignored: {}\n", printable(message))
+        }
         Trap::Usage { message } => usage(message),
         Trap::Internal { code, mechanism, message, file, line, key } => {
             let mut text = "landstrip: ".to_owned();
@@ -89,6 +92,10 @@ pub(super) fn denial_line(denial: &Denial, count: u64) -> String {
     }
     if let (Some(_), Some(target)) = (&denial.path, &denial.target) {
         push(&mut text, format_args!(" ({})", printable(target)));
+    }
+    if let (Some(old), Some(new)) = (&denial.old_path, &denial.new_path) {
+        let (old, new) = (printable(old), printable(new));
+        push(&mut text, format_args!(" ({} of {old} to {new})", denial.syscall));
     }
     if count > 1 {
         push(&mut text, format_args!(" ({count} times)"));

@@ -9,6 +9,34 @@ use std::time::{Duration, Instant};
 /// How long a record may take to come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The writing end of a FIFO that somebody has opened for reading, or is about to.
+pub fn writer(bed: &Bed, fifo: &str) -> std::os::fd::OwnedFd {
+    use rustix::fs::{Mode, OFlags};
+    let until = Instant::now() + PATIENCE;
+    // With O_NONBLOCK this fails while nobody reads, see fifo(7).
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+    loop {
+        match rustix::fs::open(bed.fill(fifo), flags, Mode::empty()) {
+            Ok(fifo) => return fifo,
+            Err(error) => assert!(Instant::now() < until, "nobody waits: {error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Lets on whoever opened the FIFO for reading, or is about to. Each is good for one time: whoever opens
+/// it again could meet the same writer.
+pub fn go(bed: &Bed, fifo: &str) {
+    meanwhile(bed, fifo, || ());
+}
+
+/// The same, after doing `this` while it waits.
+pub fn meanwhile(bed: &Bed, fifo: &str, this: impl FnOnce()) {
+    let fifo = writer(bed, fifo);
+    this();
+    assert_eq!(rustix::io::write(&fifo, b"go\n"), Ok(3));
+}
+
 /// The client of one run.
 pub struct Client {
     stream: UnixStream,
@@ -33,6 +61,8 @@ impl Client {
                 Ok(size) => self.bytes.extend_from_slice(&chunk[..size]),
                 // A read with a time-out is not started again after a signal.
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                // It closed the socket before it had read all that was sent.
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
                 Err(error) => panic!("no record in time: {error}"),
             }
         }
@@ -77,6 +107,11 @@ impl Client {
     /// Sends bytes. The run may be over.
     pub fn raw(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
+    }
+
+    /// Says that nothing more will be sent; what comes is still read.
+    pub fn stop_writing(&self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
     }
 
     /// Answers every query alike until the run is over; the queries.

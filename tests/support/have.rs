@@ -46,6 +46,11 @@ fn present(name: &str) -> bool {
             "put {in}/x x",
             "renameat2 AT_FDCWD \"{in}/x AT_FDCWD \"{in}/y RENAME_WHITEOUT",
         ]),
+        "leases" => works(&[
+            "put {in}/x x",
+            "d=openat AT_FDCWD \"{in}/x O_RDONLY 0",
+            "fcntl $d F_SETLEASE F_WRLCK",
+        ]),
         "io_uring" => works(&["io_uring_setup 4 buf:120"]),
         // Without CAP_DAC_READ_SEARCH since Linux 6.10, for the one who opened it.
         "emptylink" => works(&[

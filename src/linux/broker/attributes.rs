@@ -6,7 +6,7 @@ use super::report::Refusal;
 use super::resolve::{Object, fd_name, file_type};
 use super::task::Task;
 use super::{Answer, Errno};
-use crate::linux::sys::{identity, memory, signals};
+use crate::linux::sys::{identity, signals};
 use crate::policy::{ATTRIBUTE, Access};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid, XattrFlags,
@@ -67,6 +67,7 @@ impl Task<'_> {
                     || !self.broker.memory.owns_file(&rustix::fs::fstat(&object.fd)?))
             {
                 refusal.link = file_type(&rustix::fs::fstat(&object.fd)?) == FileType::Symlink;
+                refusal.askable = refusal.askable && self.is_at_its_name(&object);
                 return Ok(self.refuse(refusal));
             }
         }
@@ -91,7 +92,7 @@ impl Task<'_> {
                 signals::signal_thread(self.tid(), libc::SIGXFSZ);
                 return Err(Errno::FBIG);
             }
-            let file = self.broker.reopen(object.fd.as_fd(), OFlags::WRONLY | OFlags::NONBLOCK)?;
+            let file = self.open_waiting(object, FileType::RegularFile, OFlags::WRONLY)?;
             rustix::fs::ftruncate(&file, length as u64)
         })
     }
@@ -169,7 +170,7 @@ impl Task<'_> {
         let times = match self.call.arg(2) {
             0 => now(),
             address => {
-                let raw: [u8; 32] = memory::read_array(self.tid(), address)?;
+                let raw: [u8; 32] = self.read_array(address)?;
                 let word =
                     |at: usize| i64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight"));
                 let stamp = |at| Timespec { tv_sec: word(at), tv_nsec: word(at + 8) as _ };
@@ -193,7 +194,7 @@ impl Task<'_> {
         let times = match self.call.arg(times) {
             0 => now(),
             address => {
-                let raw: [u8; 32] = memory::read_array(self.tid(), address)?;
+                let raw: [u8; 32] = self.read_array(address)?;
                 let word =
                     |at: usize| i64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight"));
                 if !(0..1_000_000).contains(&word(8)) || !(0..1_000_000).contains(&word(24)) {
@@ -215,7 +216,7 @@ impl Task<'_> {
         let times = match self.call.arg(1) {
             0 => now(),
             address => {
-                let raw: [u8; 16] = memory::read_array(self.tid(), address)?;
+                let raw: [u8; 16] = self.read_array(address)?;
                 let word =
                     |at: usize| i64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight"));
                 let stamp = |at| Timespec { tv_sec: word(at), tv_nsec: 0 };
@@ -226,6 +227,8 @@ impl Task<'_> {
     }
 
     fn set_times(&self, subject: (Object, Vec<u8>), times: Timestamps) -> Result<Answer, Errno> {
+        self.say("atime", || Some(time_text(&times.last_access)));
+        self.say("mtime", || Some(time_text(&times.last_modification)));
         self.change(subject, |object| {
             let name = fd_name(object.fd.as_fd());
             rustix::fs::utimensat(&self.broker.own_fds, name, &times, AtFlags::empty())
@@ -252,7 +255,7 @@ impl Task<'_> {
             size if size < SIZE => return Err(Errno::INVAL),
             _ => return Err(Errno::TOOBIG),
         }
-        let raw: [u8; SIZE as usize] = memory::read_array(self.tid(), self.call.arg(4))?;
+        let raw: [u8; SIZE as usize] = self.read_array(self.call.arg(4))?;
         let value = u64::from_ne_bytes(raw[..8].try_into().expect("eight"));
         let size = u32::from_ne_bytes(raw[8..12].try_into().expect("four"));
         let flags = u32::from_ne_bytes(raw[12..].try_into().expect("four"));
@@ -276,9 +279,11 @@ impl Task<'_> {
         let size = size.ok_or(Errno::TOOBIG)?;
         let name = self.xattr_name(name)?;
         let mut bytes = vec![0; size];
-        if memory_read_exact(self.tid(), value, &mut bytes).is_err() {
+        if self.read_exact(value, &mut bytes).is_err() {
             return Err(Errno::FAULT);
         }
+        self.say("attribute", || String::from_utf8(name.clone()).ok());
+        self.say("size", || Some(size.to_string()));
         self.still_waits()?;
         if name == POLICY_ATTRIBUTE {
             return Ok(self.refuse_policy_attribute(&subject));
@@ -313,6 +318,7 @@ impl Task<'_> {
     ) -> Result<Answer, Errno> {
         let name = self.xattr_name(name)?;
         self.still_waits()?;
+        self.say("attribute", || String::from_utf8(name.clone()).ok());
         if name == POLICY_ATTRIBUTE {
             return Ok(self.refuse_policy_attribute(&subject));
         }
@@ -321,12 +327,23 @@ impl Task<'_> {
 
     fn xattr_name(&self, index: usize) -> Result<Vec<u8>, Errno> {
         let mut name = Vec::new();
-        match memory::read_string(self.tid(), self.call.arg(index), XATTR_NAME_MAX, &mut name) {
+        match self.read_string(self.call.arg(index), XATTR_NAME_MAX, &mut name) {
             // As xattr(7): a name that is too long, or empty, is out of range.
             Err(Errno::NAMETOOLONG) => Err(Errno::RANGE),
             Ok(()) if name.is_empty() => Err(Errno::RANGE),
             result => result.map(|()| name),
         }
+    }
+
+    fn read_exact(&self, address: u64, buffer: &mut [u8]) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.read(address + done as u64, &mut buffer[done..])? {
+                0 => return Err(Errno::FAULT),
+                got => done += got,
+            }
+        }
+        Ok(())
     }
 
     fn refuse_policy_attribute(&self, (object, requested): &(Object, Vec<u8>)) -> Answer {
@@ -336,17 +353,6 @@ impl Task<'_> {
     }
 }
 
-fn memory_read_exact(tid: i32, address: u64, buffer: &mut [u8]) -> Result<(), Errno> {
-    let mut done = 0;
-    while done < buffer.len() {
-        match memory::read(tid, address + done as u64, &mut buffer[done..])? {
-            0 => return Err(Errno::FAULT),
-            got => done += got,
-        }
-    }
-    Ok(())
-}
-
 /// The object's path among our own descriptors, for calls that take no directory.
 fn own_path(object: &Object) -> String {
     format!("/proc/self/fd/{}", fd_name(object.fd.as_fd()))
@@ -354,6 +360,15 @@ fn own_path(object: &Object) -> String {
 
 fn no_follow(follow: bool) -> i32 {
     if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW }
+}
+
+/// A time of utimensat(2) in words.
+fn time_text(time: &Timespec) -> String {
+    match time.tv_nsec {
+        rustix::fs::UTIME_NOW => "now".to_owned(),
+        rustix::fs::UTIME_OMIT => "omit".to_owned(),
+        nanos => format!("{}.{nanos:09}", time.tv_sec),
+    }
 }
 
 fn now() -> Timestamps {

@@ -45,7 +45,7 @@ impl Task<'_> {
             self.assume_umask()?;
         }
         // A FIFO waits for its other end. Whether this is one, the open finds out itself.
-        let Ok(_place) = broker.pool.place_to_wait() else { return Ok(None) };
+        let Ok(_place) = broker.pool.place_to_wait(self.helped) else { return Ok(None) };
         let flags = request.flags | OFlags::NOCTTY | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(if creates { request.mode } else { 0 });
         let opened = rustix::fs::openat2(base.as_fd(), request.path.as_slice(), flags, mode, PLAIN);

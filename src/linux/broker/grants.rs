@@ -8,8 +8,8 @@
 //! from when it is asked about until its call has ended, or for the run if it is granted: no directory
 //! above a settled path moves, so that the object which an answer is about stays where it is.
 
-use crate::policy::{Access, Rule};
-use std::collections::BTreeMap;
+use crate::policy::{Access, Rule, Use};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,13 +17,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Most answers that are kept for the run; later ones count once.
 const MOST: usize = 4096;
 
-/// Access to one path.
+/// What a question is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Access to a path, absolute and canonical.
+    Path(Access, Vec<u8>),
+    /// The use of an address, or of a Unix socket: as text, and with it which object that is.
+    Endpoint(Use, Vec<u8>),
+}
+
+/// What was asked of one call, and on what terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// The access.
-    pub access: Access,
-    /// The path, absolute and canonical.
-    pub path: Vec<u8>,
+    /// What it is about.
+    pub subject: Subject,
+    /// See [`super::terms`].
+    pub terms: u64,
 }
 
 /// The overlay of one run.
@@ -37,6 +46,8 @@ pub struct Grants {
 #[derive(Default)]
 struct Known {
     paths: BTreeMap<Vec<u8>, Entry>,
+    /// What was answered for the run about endpoints, for connecting and for binding.
+    endpoints: HashMap<Vec<u8>, [Option<bool>; 2]>,
     /// Directories that are being moved, from and to.
     moving: Vec<[Vec<u8>; 2]>,
     kept: usize,
@@ -73,16 +84,23 @@ impl Grants {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Settles the path of `pass`, unless the run already has "no" for an answer, or a directory on
-    /// the way is being moved right now.
-    pub fn ask(&self, pass: &Pass) -> bool {
+    /// Settles the path of `subject`, if it is one, unless the run already has "no" for an answer, or a
+    /// directory on the way is being moved right now.
+    pub fn ask(&self, subject: &Subject) -> bool {
         let mut known = self.known();
-        let moves = |end: &Vec<u8>| below(end, &pass.path);
+        let (access, path) = match subject {
+            Subject::Path(access, path) => (*access, path),
+            Subject::Endpoint(using, endpoint) => {
+                let answers = known.endpoints.get(endpoint);
+                return answers.is_none_or(|answers| answers[*using as usize] != Some(false));
+            }
+        };
+        let moves = |end: &Vec<u8>| below(end, path);
         if known.moving.iter().flatten().any(moves) {
             return false;
         }
-        let entry = known.paths.entry(pass.path.clone()).or_default();
-        if entry.answers[pass.access as usize] == Some(false) {
+        let entry = known.paths.entry(path.clone()).or_default();
+        if entry.answers[access as usize] == Some(false) {
             return false;
         }
         entry.asked += 1;
@@ -90,24 +108,32 @@ impl Grants {
     }
 
     /// Ends what [`Grants::ask`] began.
-    pub fn release(&self, pass: &Pass) {
+    pub fn release(&self, subject: &Subject) {
+        let Subject::Path(_, path) = subject else { return };
         let mut known = self.known();
-        if let Some(entry) = known.paths.get_mut(&pass.path) {
+        if let Some(entry) = known.paths.get_mut(path) {
             entry.asked = entry.asked.saturating_sub(1);
             if entry.asked == 0 && entry.answers == [None; 2] {
-                known.paths.remove(&pass.path);
+                known.paths.remove(path);
             }
         }
     }
 
     /// Keeps an answer for the run; whether there was room for it.
-    pub fn keep(&self, pass: &Pass, allowed: bool) -> bool {
+    pub fn keep(&self, subject: &Subject, allowed: bool) -> bool {
         let mut known = self.known();
         if known.kept >= MOST {
             return false;
         }
-        let answers = &mut known.paths.entry(pass.path.clone()).or_default().answers;
-        if answers[pass.access as usize].replace(allowed).is_none() {
+        let (answers, at) = match subject {
+            Subject::Path(access, path) => {
+                (&mut known.paths.entry(path.clone()).or_default().answers, *access as usize)
+            }
+            Subject::Endpoint(using, endpoint) => {
+                (known.endpoints.entry(endpoint.clone()).or_default(), *using as usize)
+            }
+        };
+        if answers[at].replace(allowed).is_none() {
             known.kept += 1;
         }
         if allowed {
@@ -135,6 +161,16 @@ impl Grants {
                 None => return false,
             }
         }
+    }
+
+    /// Whether a grant opens `endpoint` for `using`.
+    pub fn opens(&self, using: Use, endpoint: &[u8]) -> bool {
+        self.any.load(Ordering::Acquire)
+            && self
+                .known()
+                .endpoints
+                .get(endpoint)
+                .is_some_and(|answers| answers[using as usize] == Some(true))
     }
 
     /// Begins to move a directory; `None` where something below either name is settled.
@@ -167,8 +203,20 @@ mod tests {
     use super::*;
     use crate::policy::{Effect, Origin, Pattern};
 
-    fn pass(access: Access, path: &str) -> Pass {
-        Pass { access, path: path.into() }
+    fn pass(access: Access, path: &str) -> Subject {
+        Subject::Path(access, path.into())
+    }
+
+    #[test]
+    fn an_endpoint_is_granted_for_one_use() {
+        let grants = Grants::default();
+        let of = |using, name: &str| Subject::Endpoint(using, name.into());
+        assert!(grants.ask(&of(Use::Connect, "a:1")) && !grants.opens(Use::Connect, b"a:1"));
+        assert!(grants.keep(&of(Use::Connect, "a:1"), true));
+        assert!(grants.opens(Use::Connect, b"a:1"));
+        assert!(!grants.opens(Use::Bind, b"a:1") && !grants.opens(Use::Connect, b"a:11"));
+        assert!(grants.keep(&of(Use::Bind, "a:1"), false));
+        assert!(!grants.ask(&of(Use::Bind, "a:1")) && grants.ask(&of(Use::Connect, "a:1")));
     }
 
     fn denial(path: &str, always: bool) -> Rule {

@@ -9,8 +9,8 @@ use super::network::Address;
 use super::task::Task;
 use super::{Answer, Errno};
 use crate::linux::sys::socket;
-use crate::policy::Use;
 use crate::policy::endpoint::{Reach, reach};
+use crate::policy::{Closed, Passage, Use};
 use crate::trap::Operation;
 use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_protocol};
 use rustix::net::{AddressFamily, getsockname, ipproto, listen};
@@ -27,10 +27,12 @@ impl Task<'_> {
         if address.family() == libc::AF_UNSPEC {
             return Ok(socket::connect(copy, address.bytes()).into());
         }
-        let (to, port) = address.internet().ok_or(Errno::INVAL)?;
-        let passage = self.broker.endpoints.internet(Use::Connect, to, port);
-        let target = || SocketAddr::new(to, port).to_string();
-        if let Some(answer) = self.refused_endpoint(Operation::Connect, passage, target) {
+        let address_to = address.internet().ok_or(Errno::INVAL)?;
+        let to = address_to.ip();
+        let passage = self.broker.endpoints.internet(Use::Connect, to, address_to.port());
+        let target = || address_to.to_string();
+        let what = (Operation::Connect, Use::Connect);
+        if let Some(answer) = self.refused_endpoint(what, passage, target, b"") {
             return Ok(answer);
         }
         self.may_act()?;
@@ -43,6 +45,8 @@ impl Task<'_> {
                 AddressFamily::INET6 if address.bytes().len() < 24 => return Err(Errno::INVAL),
                 AddressFamily::INET6 if to.is_ipv4() => return Err(Errno::AFNOSUPPORT),
                 AddressFamily::INET if to.is_ipv6() => return Err(Errno::AFNOSUPPORT),
+                // An answer opened it. What is tied by now does not get there.
+                _ if reach(to) == Reach::Outside => {}
                 _ => tie(copy, loopback_beside(to))?,
             }
         }
@@ -55,10 +59,12 @@ impl Task<'_> {
             self.may_act()?;
             return Ok(socket::bind(copy, address.bytes()).into());
         }
-        let (to, port) = bind_address(copy, address)?;
-        let target = || SocketAddr::new(to, port).to_string();
+        let bound = bind_address(copy, address)?;
+        let (to, port) = (bound.ip(), bound.port());
+        let target = || bound.to_string();
         let passage = endpoints.internet(Use::Bind, to, port);
-        if let Some(answer) = self.refused_endpoint(Operation::Bind, passage, target) {
+        let what = (Operation::Bind, Use::Bind);
+        if let Some(answer) = self.refused_endpoint(what, passage, target, b"") {
             return Ok(answer);
         }
         self.may_act()?;
@@ -74,10 +80,18 @@ impl Task<'_> {
     }
 
     pub(super) fn listen_internet(&self, copy: &OwnedFd) -> Result<Answer, Errno> {
+        let own = name_of(copy)?;
+        // Bound elsewhere: because an answer said so, or by whoever gave it to the run.
+        if reach(own.ip()) == Reach::Outside {
+            let passage = self.broker.endpoints.internet(Use::Bind, own.ip(), own.port());
+            return self.listen_if(passage, copy, own);
+        }
+        // A port alone says nothing: of a socket that was disconnected, the last one shows.
         let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        let target = || "a free port".to_owned();
         let passage = self.broker.endpoints.internet(Use::Bind, any, 0);
-        if let Some(answer) = self.refused_endpoint(Operation::Listen, passage, target) {
+        let target = || "a free port".to_owned();
+        let what = (Operation::Listen, Use::Bind);
+        if let Some(answer) = self.refused_endpoint(what, passage, target, b"") {
             return Ok(answer);
         }
         self.may_act()?;
@@ -86,6 +100,31 @@ impl Task<'_> {
         }
         let six = socket_domain(copy)? == AddressFamily::INET6;
         tie(copy, loopback_of(copy, six)?)?;
+        let own = name_of(copy)?;
+        if reach(own.ip()) != Reach::Loopback {
+            // It was bound to all addresses before, or to another one just now.
+            let line = self.broker.endpoints.network_line();
+            return self.listen_if(Passage::Closed(Closed::Network, line), copy, own);
+        }
+        Ok(listen(copy, self.int(1)).into())
+    }
+
+    /// Lets a socket listen that is bound to `own`, if that is open.
+    fn listen_if(
+        &self,
+        passage: Passage<'_>,
+        copy: &OwnedFd,
+        own: SocketAddr,
+    ) -> Result<Answer, Errno> {
+        let target = || own.to_string();
+        let what = (Operation::Listen, Use::Bind);
+        if let Some(answer) = self.refused_endpoint(what, passage, target, b"") {
+            return Ok(answer);
+        }
+        self.may_act()?;
+        if let Some(answer) = self.refuse_protocol(copy, Operation::Listen, target)? {
+            return Ok(answer);
+        }
         Ok(listen(copy, self.int(1)).into())
     }
 
@@ -103,12 +142,12 @@ impl Task<'_> {
         let line = self.broker.endpoints.network_line();
         let grant = self.broker.adviser.beyond_tcp(line).map_err(|obstacle| obstacle.why());
         let message = Some("only TCP can be kept on loopback");
-        Ok(Some(self.refuse_network(operation, target(), grant, line, message)))
+        Ok(Some(self.refuse_network(operation, target(), (grant, None), line, message)))
     }
 }
 
 /// The internet address of a bind(2); the family may be missing, as Linux lets it (ip(7)).
-fn bind_address(copy: &OwnedFd, address: &Address) -> Result<(IpAddr, u16), Errno> {
+fn bind_address(copy: &OwnedFd, address: &Address) -> Result<SocketAddr, Errno> {
     if let Some(found) = address.internet() {
         return Ok(found);
     }
@@ -119,7 +158,7 @@ fn bind_address(copy: &OwnedFd, address: &Address) -> Result<(IpAddr, u16), Errn
             if bytes[4..8] != [0; 4] {
                 return Err(Errno::AFNOSUPPORT);
             }
-            Ok((Ipv4Addr::UNSPECIFIED.into(), u16::from_be_bytes([bytes[2], bytes[3]])))
+            Ok((Ipv4Addr::UNSPECIFIED, u16::from_be_bytes([bytes[2], bytes[3]])).into())
         }
         libc::AF_INET | libc::AF_INET6 => Err(Errno::INVAL),
         _ if bytes.len() < 16 => Err(Errno::INVAL),
@@ -161,15 +200,16 @@ fn tie(socket: &OwnedFd, to: IpAddr) -> Result<(), Errno> {
     // The port is picked with the connection, by both ends, as without being bound.
     socket::bind_without_port(socket)?;
     match rustix::net::bind(socket, &SocketAddr::new(to, 0)) {
-        // It has a port, so it was tied before: it cannot get one in another way.
-        Err(Errno::INVAL) if port_of(socket)? != 0 => Ok(()),
+        // It has a port, so it was bound before.
+        Err(Errno::INVAL) if name_of(socket)?.port() != 0 => Ok(()),
         Err(Errno::INVAL) => Err(Errno::NETUNREACH),
         result => result,
     }
 }
 
-fn port_of(socket: &OwnedFd) -> Result<u16, Errno> {
-    Ok(SocketAddr::try_from(getsockname(socket)?).map_err(|_| Errno::AFNOSUPPORT)?.port())
+/// The address that `socket` has itself.
+fn name_of(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
+    SocketAddr::try_from(getsockname(socket)?).map_err(|_| Errno::AFNOSUPPORT)
 }
 
 #[cfg(test)]

@@ -176,15 +176,25 @@ impl Learner {
             && memory::read(task.tid(), address, &mut bytes).is_ok()
         {
             let endpoint = Endpoint::decode(&bytes);
-            match task.call.nr() {
-                libc::SYS_bind => self.used(task, &Socket::Bind(endpoint)),
-                // An address that leads nowhere is the kernel's to refuse.
-                _ => drop(self.connected(task, endpoint)),
+            if let Endpoint::Internet(address) = endpoint
+                && is_datagram(task)
+            {
+                self.used(task, &Socket::Datagram(address));
+            } else {
+                self.went_to(task, endpoint);
             }
         }
         match task.call.nr() {
             libc::SYS_connect | libc::SYS_bind => None,
             _ => Some(Answer::Continue),
+        }
+    }
+
+    fn went_to(&self, task: &Task<'_>, endpoint: Endpoint) {
+        match task.call.nr() {
+            libc::SYS_bind => self.used(task, &Socket::Bind(endpoint)),
+            // An address that leads nowhere is the kernel's to refuse.
+            _ => drop(self.connected(task, endpoint)),
         }
     }
 
@@ -216,6 +226,14 @@ impl Learner {
         self.used(task, &Socket::Connect(endpoint));
         Ok(())
     }
+}
+
+/// Whether the socket in register 0 sends datagrams: then it is no address that opens it.
+fn is_datagram(task: &Task<'_>) -> bool {
+    let protocol = task.descriptor(task.int(0)).and_then(|socket| task.broker.protocol(&socket));
+    protocol.is_ok_and(|name| {
+        [&b"UDP"[..], b"PING", b"RAW"].iter().any(|datagrams| name.starts_with(datagrams))
+    })
 }
 
 fn is(stat: &Stat, kind: FileType) -> bool {

@@ -5,14 +5,17 @@
 //! the target's memory holds by then: the decision was on register values, or Landlock holds the same
 //! decision on the kernel's second look. See SECURITY.md, "The broker".
 
+mod answers;
 mod attributes;
 mod controls;
 mod deep;
 mod diag;
 mod direct;
+mod due;
 mod execute;
 mod grants;
 mod held;
+mod helpers;
 mod identity;
 mod internet;
 mod ipc;
@@ -28,6 +31,7 @@ mod report;
 mod resolve;
 mod substitute;
 mod task;
+mod terms;
 mod text;
 mod unix;
 
@@ -60,10 +64,13 @@ enum Answer {
     Descriptor(OwnedFd, bool),
     /// The same, and it was made there just now.
     Created(OwnedFd, bool, direct::Made),
-    /// It returns 0 or fails, and this descriptor takes the place of that number.
-    Replaced { fd: OwnedFd, number: i32, cloexec: bool, result: Result<(), Errno> },
+    /// It returns 0 or fails, and this descriptor takes the place of that number, and of every other one
+    /// that the process has for the socket with the inode `old`.
+    Replaced { fd: OwnedFd, number: i32, cloexec: bool, old: u64, result: Result<(), Errno> },
     /// It waits: a query is out, and whoever answers it ends the call.
     Asked,
+    /// It is to be done over at once: there is an answer already.
+    Again,
 }
 
 impl From<Result<Answer, Errno>> for Answer {
@@ -228,6 +235,9 @@ impl Broker {
 
     /// Removes what the run left in `/dev/shm` and of System V objects.
     pub fn clean_up(&self) {
+        if let Some(queries) = &self.queries {
+            queries.finish(self);
+        }
         self.memory.remove_all();
     }
 

@@ -170,6 +170,7 @@ impl Task<'_> {
         if text.is_empty() {
             return Err(Errno::NOENT);
         }
+        self.say("text", || String::from_utf8(text.clone()).ok());
         let name = self.new_name((dirfd, path))?;
         if let Some(mut refusal) = both(self.refused(&name), self.refused_link(&name)) {
             refusal.link = true;
@@ -198,6 +199,9 @@ impl Task<'_> {
         };
         let name = self.new_name(new)?;
         let broker = self.broker;
+        let names = Some([object.path.as_slice(), name.path.as_slice()]);
+        self.note(&object.path);
+        self.note(&name.path);
         let shared_memory = {
             let verdict = broker.decide(Access::Write, &name.path);
             broker.memory.may_create(&name.spot.dir_path, &verdict)
@@ -209,11 +213,16 @@ impl Task<'_> {
                 true => None,
                 false => self.object_refused(&object, &requested)?,
             };
+            // A second name outlives what an answer is about, and so does what is reached by it: nobody
+            // is asked about the object. Where that is refused, nor about the name.
+            let askable = old.is_none();
             let socket = self.socket_refused(&object, &name)?;
             let stands_for = self.refused_link(&name).filter(|_| link);
             let found = [self.refused_file(&name), old, socket, stands_for];
             if let Some(mut refusal) = found.into_iter().fold(None, both) {
                 refusal.link = link;
+                refusal.names = names;
+                refusal.askable = refusal.askable && askable && self.is_at_its_name(&object);
                 return self.deny_new(&name, refusal);
             }
             // Landlock wants the right to move names in the directories on both sides.
@@ -309,6 +318,8 @@ impl Task<'_> {
         let (old, new) = ((old.0, self.path(old.1)?), (new.0, self.path(new.1)?));
         let from = self.named(old.0, old.1, [Errno::BUSY; 3])?;
         let to = self.named(new.0, new.1, [target_is_special; 3])?;
+        self.note(&from.path);
+        self.note(&to.path);
         // The move is judged by what stands at the names, directory or file, which nothing else may change
         // meanwhile. Where a name is guarded, the kernel grants nothing to happen without us.
         let [(mount, device), (other, other_device)] = [from.spot.mount()?, to.spot.mount()?];
@@ -347,6 +358,7 @@ impl Task<'_> {
                 let link = |stat: &rustix::fs::Stat| kind(stat) == FileType::Symlink;
                 let replaces = exchange || refusal.path == to.path;
                 refusal.link = link(&moved) || replaces && replaced.as_ref().is_some_and(link);
+                refusal.names = Some([&from.path, &to.path]);
                 return Ok(self.refuse(refusal));
             }
             if self.kernel_moves(&from.spot) && self.kernel_moves(&to.spot) {
@@ -367,7 +379,9 @@ impl Task<'_> {
             Some(queries) if directory => match queries.grants.start_move(&from.path, &to.path) {
                 Some(moving) => Some(moving),
                 None => {
-                    let refusal = Refusal::new(Access::Write, &from.path, &from.requested, None);
+                    let mut refusal =
+                        Refusal::new(Access::Write, &from.path, &from.requested, None);
+                    refusal.names = Some([&from.path, &to.path]);
                     return Ok(self.refuse(refusal.because(SETTLED)));
                 }
             },
@@ -387,7 +401,7 @@ impl Task<'_> {
 
     /// Begins a move between directories on these devices, as soon as nothing else is being moved there.
     fn begin_move(&self, devices: [u64; 2]) -> Result<Moving<'_>, Errno> {
-        let leave = || self.broker.pool.place_to_wait().map_err(|_| Errno::BUSY);
+        let leave = || self.broker.pool.place_to_wait(self.helped).map_err(|_| Errno::BUSY);
         self.broker.moves.begin(devices, leave)
     }
 

@@ -3,18 +3,19 @@
 //! An address is in memory, and a descriptor number can be made to mean another socket, so nothing
 //! here is continued: the broker takes a copy of the socket and does the call on that.
 
+use super::substitute::Done;
 use super::task::Task;
 use super::unix::{UnixAddress, unix_address};
 use super::{Answer, Errno};
-use crate::linux::sys::{memory, socket};
+use crate::linux::sys::socket;
 use crate::policy::endpoint::Line;
-use crate::policy::{Closed, Passage};
+use crate::policy::{Closed, Passage, Use};
 use crate::trap::Operation;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, listen};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::OwnedFd;
 
 /// `sizeof(struct sockaddr_storage)`, the longest address the kernel takes.
@@ -39,18 +40,21 @@ impl Address {
     }
 
     /// The internet address and port, where it is one and as long as the kernel wants it.
-    pub fn internet(&self) -> Option<(IpAddr, u16)> {
+    pub fn internet(&self) -> Option<SocketAddr> {
         let bytes = self.bytes();
         let port = u16::from_be_bytes([self.bytes[2], self.bytes[3]]);
         match self.family() {
             // sizeof(struct sockaddr_in); SIN6_LEN_RFC2133, without the scope.
             libc::AF_INET if bytes.len() >= 16 => {
                 let octets: [u8; 4] = bytes[4..8].try_into().ok()?;
-                Some((Ipv4Addr::from(octets).into(), port))
+                Some((Ipv4Addr::from(octets), port).into())
             }
             libc::AF_INET6 if bytes.len() >= 24 => {
                 let octets: [u8; 16] = bytes[8..24].try_into().ok()?;
-                Some((Ipv6Addr::from(octets).into(), port))
+                // What lies on one interface is another address on another one.
+                let scope = bytes.get(24..28).and_then(|scope| scope.try_into().ok());
+                let scope = scope.map_or(0, u32::from_ne_bytes);
+                Some(SocketAddrV6::new(octets.into(), port, 0, scope).into())
             }
             _ => None,
         }
@@ -59,7 +63,7 @@ impl Address {
     /// The address for a reader: `1.2.3.4:80`, `[::1]:80`, a path, or `@abstract`.
     pub fn describe(&self) -> String {
         match (self.internet(), self.family()) {
-            (Some((address, port)), _) => SocketAddr::new(address, port).to_string(),
+            (Some(address), _) => address.to_string(),
             (None, libc::AF_UNIX) => match unix_address(self.bytes()) {
                 UnixAddress::Unnamed => "an unnamed socket".to_owned(),
                 UnixAddress::Abstract(name) => format!("@{}", String::from_utf8_lossy(&name[1..])),
@@ -116,7 +120,8 @@ impl Task<'_> {
             _ if internet => Some(format!("{DATAGRAMS} {UDP}")),
             _ => None,
         };
-        Ok(self.refuse_network(Operation::Socket, target, grant, line, message.as_deref()))
+        // A kind of socket is no endpoint, and what it would reach is not known yet.
+        Ok(self.refuse_network(Operation::Socket, target, (grant, None), line, message.as_deref()))
     }
 
     /// A copy of the task's descriptor in register 0.
@@ -145,28 +150,38 @@ impl Task<'_> {
         }
         let mut bytes = [0; ADDRESS_MAX];
         let want = &mut bytes[..length];
-        if length > 0 && memory::read(self.tid(), self.call.arg(1), want)? < length {
+        if length > 0 && self.read(self.call.arg(1), want)? < length {
             return Err(Errno::FAULT);
         }
         Ok(Address { bytes, length })
     }
 
-    /// Writes down that `operation` on a closed endpoint was refused, and answers `EACCES`.
-    pub(super) fn refuse_endpoint(
+    /// Refuses `operation` on a closed endpoint, unless somebody can be asked about it.
+    fn refuse_endpoint(
         &self,
         operation: Operation,
         target: String,
         (closed, line): (Closed, Option<Line<'_>>),
+        endpoint: (Use, &[u8]),
     ) -> Answer {
         let grant = self.broker.adviser.endpoint(closed, line, &target);
         let grant = grant.map_err(|obstacle| obstacle.why());
-        self.refuse_network(operation, target, grant, line, None)
+        let (message, endpoint) = match closed {
+            Closed::Daemon => (None, None),
+            Closed::Loopback if operation != Operation::Connect => {
+                (Some("it would be bound to loopback alone"), Some(endpoint))
+            }
+            // Without a path that a record can name.
+            Closed::Unlisted if target.contains('\u{fffd}') => (None, None),
+            _ => (None, Some(endpoint)),
+        };
+        self.refuse_network(operation, target, (grant, endpoint), line, message)
     }
 
     /// connect(2).
     pub(super) fn connect(&self) -> Result<Answer, Errno> {
         let address = self.address()?;
-        let socket = self.own_socket()?;
+        let socket = self.own_socket(Done::Connected)?;
         let fd = &socket.fd;
         let answer = match socket_domain(fd)? {
             AddressFamily::UNIX => self.connect_unix(fd, address.bytes()),
@@ -174,7 +189,7 @@ impl Task<'_> {
             AddressFamily::NETLINK => Ok(socket::connect(fd, address.bytes()).into()),
             _ => Ok(self.refuse_family(Operation::Connect, &address)),
         };
-        Ok(socket.answer(self.broker, answer.into(), false))
+        Ok(socket.answer(self.broker, answer.into(), Done::Connected))
     }
 
     /// Connects `copy`, which may take as long as the other end lets it.
@@ -185,7 +200,7 @@ impl Task<'_> {
     /// would have no worker left for whoever is to accept them.
     pub(super) fn connect_waiting(&self, copy: &OwnedFd, address: &[u8]) -> Result<Answer, Errno> {
         let waits = !fcntl_getfl(copy)?.contains(OFlags::NONBLOCK);
-        let place = waits.then(|| self.broker.pool.place_to_wait());
+        let place = waits.then(|| self.broker.pool.place_to_wait(self.helped));
         let _place = place.transpose().map_err(|_| Errno::AGAIN)?;
         Ok(socket::connect(copy, address).into())
     }
@@ -193,7 +208,7 @@ impl Task<'_> {
     /// bind(2).
     pub(super) fn bind(&self) -> Result<Answer, Errno> {
         let address = self.address()?;
-        let socket = self.own_socket()?;
+        let socket = self.own_socket(Done::Bound)?;
         let fd = &socket.fd;
         let answer = match socket_domain(fd)? {
             AddressFamily::UNIX => self.bind_unix(fd, address.bytes()),
@@ -201,13 +216,17 @@ impl Task<'_> {
             AddressFamily::NETLINK => Ok(socket::bind(fd, address.bytes()).into()),
             _ => Ok(self.refuse_family(Operation::Bind, &address)),
         };
-        Ok(socket.answer(self.broker, answer.into(), true))
+        Ok(socket.answer(self.broker, answer.into(), Done::Bound))
     }
 
     /// listen(2), notified where the network is fenced: an internet socket would take a free port on
     /// every address.
     pub(super) fn listen(&self) -> Result<Answer, Errno> {
-        let socket = self.own_socket()?;
+        let socket = match self.own_socket(Done::Listens) {
+            // It does, and how many may wait is a hint that cannot be given twice.
+            Err(Errno::ALREADY) => return Ok(Answer::Value(0)),
+            result => result?,
+        };
         let fd = &socket.fd;
         let answer = match socket_domain(fd)? {
             AddressFamily::UNIX => Ok(listen(fd, self.int(1)).into()),
@@ -215,28 +234,31 @@ impl Task<'_> {
             // No other family listens for what this run may reach.
             _ => Err(Errno::OPNOTSUPP),
         };
-        Ok(socket.answer(self.broker, answer.into(), false))
+        Ok(socket.answer(self.broker, answer.into(), Done::Listens))
     }
 
     /// A socket of a family that no run can make was given to this one, or changed its family
     /// (`TCP_ULP`).
     fn refuse_family(&self, operation: Operation, address: &Address) -> Answer {
-        self.refuse_network(operation, address.describe(), Err(FAMILY.into()), None, None)
+        self.refuse_network(operation, address.describe(), (Err(FAMILY.into()), None), None, None)
     }
 
-    /// The refusal that `passage` is, if it is one.
+    /// The refusal that `passage` is, if it is one and no answer opens the endpoint. That is known by its
+    /// text, `target`, and for a file by `identity` as well.
     pub(super) fn refused_endpoint(
         &self,
-        operation: Operation,
+        (operation, using): (Operation, Use),
         passage: Passage<'_>,
         target: impl FnOnce() -> String,
+        identity: &[u8],
     ) -> Option<Answer> {
-        match passage {
-            Passage::Open(_) => None,
-            Passage::Closed(closed, line) => {
-                Some(self.refuse_endpoint(operation, target(), (closed, line)))
-            }
+        let Passage::Closed(closed, line) = passage else { return None };
+        let target = target();
+        let endpoint = [target.as_bytes(), b"\0", identity].concat();
+        if closed != Closed::Daemon && self.is_opened(using, &endpoint) {
+            return None;
         }
+        Some(self.refuse_endpoint(operation, target, (closed, line), (using, &endpoint)))
     }
 }
 

@@ -8,11 +8,10 @@ use super::task::Task;
 use super::text::is_name;
 use super::{Answer, Errno};
 use crate::linux::how;
-use crate::linux::sys::memory;
 use crate::policy::{Access, Pattern, Rule, Verdict};
 use crate::trap::errno;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// An open as it was asked for.
 pub(super) struct Request {
@@ -103,14 +102,17 @@ impl Task<'_> {
             // A later version of the structure: the same when its new fields are zero.
             let rest = usize::try_from(size - SIZE).ok().filter(|&rest| rest <= PAGE);
             let mut bytes = vec![0; rest.ok_or(Errno::TOOBIG)?];
-            if memory::read(self.tid(), address + SIZE, &mut bytes)? < bytes.len() {
+            if self.read(address + SIZE, &mut bytes)? < bytes.len() {
                 return Err(Errno::FAULT);
             }
             if bytes.iter().any(|&byte| byte != 0) {
                 return Err(Errno::TOOBIG);
             }
         }
-        let how = how::decode(&memory::read_array(self.tid(), address)?)?;
+        let how = how::decode(&self.read_array(address)?)?;
+        if how.flags.intersects(OFlags::CREATE | TMPFILE) {
+            self.say("mode", || Some(format!("0{:o}", how.mode)));
+        }
         self.perform(&Request {
             dirfd: self.int(0),
             path: self.path(1)?,
@@ -312,10 +314,37 @@ impl Task<'_> {
         if !object.is_anonymous() {
             self.may_act()?;
         }
-        let waits = file_type(&stat) == FileType::Fifo && !request.flags.contains(OFlags::NONBLOCK);
-        let _place = if waits { Some(self.broker.pool.place_to_wait()?) } else { None };
-        let fd = self.broker.reopen(object.fd.as_fd(), request.flags)?;
+        let fd = self.open_waiting(object, file_type(&stat), request.flags)?;
         Ok(Answer::Descriptor(fd, request.cloexec()))
+    }
+
+    /// Opens an object for real, which takes as long as the other end of a FIFO, or who holds a lease on a
+    /// file, lets it: as long as lease-break-time in proc_sys_fs(5).
+    ///
+    /// # Errors
+    ///
+    /// As open(2); `ENFILE` when it would have to wait and too many others do.
+    pub(super) fn open_waiting(
+        &self,
+        object: &Object,
+        kind: FileType,
+        flags: OFlags,
+    ) -> Result<OwnedFd, Errno> {
+        let (broker, fd) = (self.broker, object.fd.as_fd());
+        let full = match broker.pool.place_to_wait(self.helped) {
+            Ok(_place) => return broker.reopen(fd, flags),
+            Err(errno) => errno,
+        };
+        if flags.contains(OFlags::NONBLOCK) {
+            return broker.reopen(fd, flags);
+        }
+        if kind == FileType::Fifo {
+            return Err(full);
+        }
+        let file = broker.reopen(fd, flags | OFlags::NONBLOCK);
+        let file = file.map_err(|errno| if errno == Errno::AGAIN { full } else { errno })?;
+        rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+        Ok(file)
     }
 
     /// The rule that denies `access` to the object by another of its names.
@@ -372,6 +401,7 @@ impl Task<'_> {
             return Ok(Answer::Descriptor(fd, request.cloexec()));
         }
         refusal.flags = errno::open_flags(request.flags.bits());
+        refusal.askable = refusal.askable && self.is_at_its_name(object);
         Ok(self.refuse(refusal))
     }
 

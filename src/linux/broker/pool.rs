@@ -6,8 +6,9 @@
 //! ones home; and it interrupts a worker whose target got a signal or died, as the kernel would.
 
 use super::direct::Made;
+use super::due::{Due, ERESTARTSYS};
 use super::task::Task;
-use super::{Answer, Broker, handle};
+use super::{Answer, Broker, handle, helpers};
 use crate::linux::sys::{Errno, identity, seccomp, signals, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -27,8 +28,6 @@ const PATIENCE: u32 = 25;
 const MOST: usize = 128;
 /// A worker's own frames are small; the rest is on the heap.
 pub const STACK: usize = 128 * 1024;
-/// Makes the kernel run the call again after a signal handler, or return EINTR as the handler wants.
-pub const ERESTARTSYS: i32 = 512;
 
 /// The workers of one broker.
 #[derive(Default)]
@@ -36,8 +35,9 @@ pub struct Pool {
     slots: Mutex<Vec<Arc<Slot>>>,
     /// Threads that do calls over after an answer, and receive none.
     helpers: Mutex<Vec<Arc<Slot>>>,
-    /// Workers that wait for the other end of a FIFO or a connection.
+    /// Workers, and helpers, that wait for the other end of a FIFO or a connection.
     waiting: AtomicU64,
+    helpers_waiting: AtomicU64,
     /// Calls received, ever.
     calls: AtomicU64,
     /// Whether the manager looks.
@@ -56,8 +56,11 @@ pub struct Slot {
     /// Cookie and thread of the call in progress.
     id: AtomicU64,
     target: AtomicI32,
-    /// Cookie of the call that is to be given up.
+    /// Cookie of the call that is to be given up, and the error that it then gives.
     interrupted: AtomicU64,
+    error: AtomicI32,
+    /// What is known of the target's signals in the call with this cookie.
+    due: Mutex<(u64, Due)>,
     /// The worker is to end.
     dismissed: AtomicBool,
 }
@@ -69,7 +72,7 @@ impl Slot {
     }
 }
 
-/// Leave for one worker to wait for as long as the other end of a FIFO or a connection takes.
+/// Leave for one thread to wait for as long as the other end of a FIFO or a connection takes.
 pub struct Waiting<'a>(&'a AtomicU64);
 
 impl Drop for Waiting<'_> {
@@ -79,14 +82,16 @@ impl Drop for Waiting<'_> {
 }
 
 impl Pool {
-    /// Gives leave to wait, unless too few workers would be left for everybody else.
+    /// Gives leave to wait, unless too few workers, or helpers, would be left for everybody else.
     ///
     /// # Errors
     ///
     /// `ENFILE`.
-    pub fn place_to_wait(&self) -> Result<Waiting<'_>, Errno> {
-        let place = Waiting(&self.waiting);
-        if self.waiting.fetch_add(1, Ordering::AcqRel) >= MOST as u64 / 4 * 3 {
+    pub fn place_to_wait(&self, helped: bool) -> Result<Waiting<'_>, Errno> {
+        let (waiting, most) =
+            if helped { (&self.helpers_waiting, helpers::MOST) } else { (&self.waiting, MOST) };
+        let place = Waiting(waiting);
+        if waiting.fetch_add(1, Ordering::AcqRel) >= most as u64 / 4 * 3 {
             return Err(Errno::NFILE);
         }
         Ok(place)
@@ -122,7 +127,7 @@ fn serve_here(broker: &Arc<Broker>, listener: OwnedFd) {
     if broker.listener.set(listener).is_ok() {
         let slot = Arc::new(Slot::default());
         broker.pool.slots().push(Arc::clone(&slot));
-        super::query::start(broker);
+        super::answers::start(broker);
         work(broker, &slot);
     }
 }
@@ -179,7 +184,7 @@ fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
             }
             Err(_) => break,
         };
-        serve_one(broker, &Task::new(broker, call, Vec::new()), slot);
+        serve_one(broker, &Task::new(broker, call), slot);
     }
     broker.pool.slots().retain(|other| !Arc::ptr_eq(other, slot));
 }
@@ -214,6 +219,7 @@ fn serve_call(task: &Task<'_>, slot: &Slot) {
             // Cookies start at 1 and never come back: this is about no other call.
             Answer::Error(Errno::INTR)
                 if slot.interrupted.load(Ordering::Acquire) != task.call.id() => {}
+            Answer::Again => {}
             answer => break answer,
         }
     };
@@ -222,21 +228,36 @@ fn serve_call(task: &Task<'_>, slot: &Slot) {
     let _ = match answer {
         Answer::Continue => seccomp::answer_continue(listener, id),
         Answer::Value(value) => seccomp::answer_value(listener, id, value),
-        Answer::Error(Errno::INTR) => seccomp::answer_error(listener, id, ERESTARTSYS),
+        Answer::Error(Errno::INTR) => {
+            if let Some(queries) = &task.broker.queries {
+                queries.keep_answer(task);
+            }
+            seccomp::answer_error(listener, id, slot.error.load(Ordering::Acquire))
+        }
         Answer::Error(errno) => seccomp::answer_error(listener, id, errno.raw_os_error()),
         Answer::Descriptor(fd, cloexec) => hand_over(task, fd, cloexec, None),
         Answer::Created(fd, cloexec, made) => hand_over(task, fd, cloexec, Some(made)),
-        Answer::Replaced { fd, number, cloexec, result } => {
-            let placed =
-                seccomp::put_fd(listener, id, std::os::fd::AsFd::as_fd(&fd), number, cloexec);
+        Answer::Replaced { fd, number, cloexec, old, result } => {
+            let put = |(number, cloexec)| {
+                seccomp::put_fd(listener, id, std::os::fd::AsFd::as_fd(&fd), number, cloexec)
+            };
+            // While the old one still stands at its number, no other one can have its inode.
+            for other in task.other_numbers(old, number) {
+                let _ = put(other);
+            }
+            let placed = put((number, cloexec));
             drop(fd);
             match placed.map(|_| ()).and(result) {
                 Ok(()) => seccomp::answer_value(listener, id, 0),
                 Err(errno) => seccomp::answer_error(listener, id, errno.raw_os_error()),
             }
         }
-        Answer::Asked => Ok(()),
+        // Done over above.
+        Answer::Asked | Answer::Again => Ok(()),
     };
+    if let Some(queries) = &task.broker.queries {
+        queries.release(&task.passes.take());
+    }
 }
 
 /// Puts a copy of `fd` into the target and answers with its number, or with why that failed. `made` is
@@ -263,6 +284,7 @@ fn hand_over(task: &Task<'_>, fd: OwnedFd, cloexec: bool, made: Option<Made>) ->
 
 impl Task<'_> {
     fn answer(&self) -> Answer {
+        self.begin_terms();
         // Before anything is looked up: the way to an object is checked by who asks, too.
         if let Err(errno) = self.assume_identity() {
             return Answer::Error(errno);
@@ -320,7 +342,13 @@ fn manage(broker: &Arc<Broker>) {
         let free = slots.len() - held_up.len();
         // A call may be on its way to a worker that waits for it.
         let short = slots.iter().all(|slot| slot.is_busy()) && queue(broker);
-        if slots.len() < MOST && (free == 0 || (short && free < most)) {
+        // Of calls that are held up there may be many more to come.
+        let more = match free {
+            0 if short => held_up.len().max(1),
+            0 => 1,
+            _ => usize::from(short && free < most),
+        };
+        for _ in 0..more.min(MOST.saturating_sub(slots.len())) {
             add_worker(broker);
         }
         last.idle = if !short && free > 1 { last.idle + 1 } else { 0 };
@@ -371,22 +399,21 @@ fn queue(broker: &Broker) -> bool {
 /// Interrupts a worker whose target died, or has a signal to take.
 fn release(broker: &Broker, slot: &Slot) {
     let id = slot.id.load(Ordering::Acquire);
-    let give_up =
-        !broker.still_valid(id) || has_signal(broker, slot.target.load(Ordering::Acquire));
+    let error = if broker.still_valid(id) {
+        let mut due = slot.due.lock().unwrap_or_else(PoisonError::into_inner);
+        if due.0 != id {
+            *due = (id, Due::default());
+        }
+        due.1.look(&broker.proc, slot.target.load(Ordering::Acquire))
+    } else {
+        Some(ERESTARTSYS)
+    };
     // A worker that went on to another call meanwhile only tries that one again.
-    if give_up {
+    if let Some(error) = error {
+        slot.error.store(error, Ordering::Release);
         slot.interrupted.store(id, Ordering::Release);
         signals::interrupt_thread(slot.tid.load(Ordering::Acquire));
     }
-}
-
-/// Whether the kernel would have taken the target out of its call by now. A signal to the process may
-/// be another thread's to take: then ours must not come back with [`ERESTARTSYS`], which only the
-/// delivery of a signal turns into something that a program knows.
-fn has_signal(broker: &Broker, tid: i32) -> bool {
-    super::task::status_of(&broker.proc, tid).is_ok_and(|status| {
-        status.own_signals != 0 || (status.shared_signals != 0 && status.threads == 1)
-    })
 }
 
 /// Ends one worker that waits for a call.

@@ -6,7 +6,7 @@ use super::{Answer, Errno};
 use crate::cli::TrapFd;
 use crate::plan::controls::CLOSED;
 use crate::policy::endpoint::Line;
-use crate::policy::{Access, Pattern, Reason as PolicyReason, Rule, Verdict};
+use crate::policy::{Access, Pattern, Reason as PolicyReason, Rule, Use, Verdict};
 use crate::trap::{
     self, Denial, Grant, Kind, Obstacle, Operation, Process, RuleRef, Sent, Sink, State, Style,
     Summary, errno,
@@ -127,6 +127,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The entry that would open an endpoint, or why none would.
+pub type Advice = Result<Grant, Cow<'static, str>>;
+
 /// A refusal of a path, before it is written down.
 pub struct Refusal<'a> {
     /// What was tried.
@@ -143,6 +146,8 @@ pub struct Refusal<'a> {
     pub reason: Option<trap::Reason>,
     /// What the reader needs beside.
     pub message: Option<String>,
+    /// The paths of a call that has two, old and new.
+    pub names: Option<[&'a [u8]; 2]>,
     /// An answer to a query could allow it: the policy denies this path, and nothing else stands
     /// against the operation.
     pub askable: bool,
@@ -174,6 +179,7 @@ impl<'a> Refusal<'a> {
             rule,
             reason: rule.map(|_| trap::Reason::DenyMatch),
             message: None,
+            names: None,
             askable: false,
             blocked: true,
             others: Vec::new(),
@@ -302,16 +308,29 @@ impl Task<'_> {
             Ok(grant) => (Some(grant), None),
             Err(obstacle) => (None, obstacle),
         };
+        // What a record cannot name is not asked about.
+        let is_told = |text: &&[u8]| std::str::from_utf8(text).is_ok();
+        let names = refusal.names.unwrap_or_default();
+        let askable = refusal.askable
+            && self.is_telling()
+            && std::iter::once(&refusal.path).chain(&names).all(is_told);
+        let [old, new] = names;
+        let name = |name| refusal.names.map(|_| lossy(name));
+        let mut flags = refusal.flags;
+        flags.extend(self.name_flags());
         let denial = Denial {
             kind: Kind::Filesystem,
             operation: refusal.operation,
             suggested_grant: grant,
             path: Some(lossy(refusal.path)),
             requested_path: Some(lossy(refusal.requested)),
+            old_path: name(old),
+            new_path: name(new),
             target: None,
             syscall: syscall_name(self.call.nr()),
             errno: errno_name(error),
-            flags: refusal.flags,
+            flags,
+            arguments: self.arguments(),
             reason: refusal.reason,
             rule: refusal.rule.map(rule_ref),
             process: self.process(),
@@ -326,10 +345,10 @@ impl Task<'_> {
             // Execute above all: only the kernel does that, and Landlock has not granted it.
             _ => None,
         };
-        if let Some(access) = access.filter(|_| refusal.askable)
-            && self.ask(access, refusal.path, error, &denial)
+        if let Some(access) = access.filter(|_| askable)
+            && let Some(answer) = self.ask(access, refusal.path, error, &denial)
         {
-            return Answer::Asked;
+            return answer;
         }
         self.record(denial);
         Answer::Error(error)
@@ -351,12 +370,12 @@ impl Task<'_> {
     }
 
     /// Writes down that a socket operation on `target` was refused, by `line` where one says so, and
-    /// answers `EACCES`.
+    /// answers `EACCES`. About `endpoint` somebody is asked first, if that is possible.
     pub(super) fn refuse_network(
         &self,
         operation: Operation,
         target: String,
-        grant: Result<Grant, Cow<'static, str>>,
+        (grant, endpoint): (Advice, Option<(Use, &[u8])>),
         line: Option<Line<'_>>,
         message: Option<&str>,
     ) -> Answer {
@@ -371,15 +390,18 @@ impl Task<'_> {
             key: origin.key.clone(),
             text: value.to_string(),
         });
-        self.record(Denial {
+        let denial = Denial {
             kind: Kind::Network,
             operation,
             path: is_path.then(|| target.clone()),
             requested_path: None,
+            old_path: None,
+            new_path: None,
             target: Some(target),
             syscall: syscall_name(self.call.nr()),
             errno: "EACCES",
             flags: Vec::new(),
+            arguments: Vec::new(),
             reason: Some(match rule {
                 Some(_) => trap::Reason::DenyMatch,
                 None => trap::Reason::AllowMiss,
@@ -388,7 +410,13 @@ impl Task<'_> {
             rule,
             process: self.process(),
             message: message.map(str::to_owned).or(why.map(Into::into)),
-        });
+        };
+        if let Some(endpoint) = endpoint
+            && let Some(answer) = self.ask_for_endpoint(endpoint, &denial)
+        {
+            return answer;
+        }
+        self.record(denial);
         Answer::Error(Errno::ACCESS)
     }
 
@@ -399,10 +427,13 @@ impl Task<'_> {
             operation,
             path: None,
             requested_path: None,
+            old_path: None,
+            new_path: None,
             target: Some(target),
             syscall: syscall_name(self.call.nr()),
             errno: "EACCES",
             flags: Vec::new(),
+            arguments: Vec::new(),
             reason: None,
             suggested_grant: None,
             rule: None,

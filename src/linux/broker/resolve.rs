@@ -183,6 +183,16 @@ impl Task<'_> {
         spot(self, base, path, resolve)
     }
 
+    /// Whether the object stands where its path says: one that was unlinked, or that a mount covers, does
+    /// not. What the path says of it would be untrue, so nobody is asked.
+    pub fn is_at_its_name(&self, object: &Object) -> bool {
+        self.broker.queries.is_some()
+            && match (rustix::fs::fstat(&object.fd), rustix::fs::lstat(object.path.as_slice())) {
+                (Ok(held), Ok(named)) => (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino),
+                _ => false,
+            }
+    }
+
     /// What stands at `spot`, not followed.
     ///
     /// # Errors

@@ -2,7 +2,9 @@
 
 use super::Broker;
 use super::grants::Pass;
-use crate::linux::sys::{Errno, identity, memory, seccomp::Notification};
+use super::query::Question;
+use super::terms::Terms;
+use crate::linux::sys::{Errno, identity, seccomp::Notification};
 use rustix::fs::{Mode, OFlags};
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
@@ -17,6 +19,12 @@ pub struct Task<'a> {
     pub nested: Cell<bool>,
     /// What answers to queries allowed for this call.
     pub passes: RefCell<Vec<Pass>>,
+    /// The question whose answer has it done over.
+    pub answered: Cell<Option<Question>>,
+    /// What this run of it goes by.
+    pub(super) terms: Terms,
+    /// It is served by a thread that receives no calls, and does nothing else.
+    pub(super) helped: bool,
 }
 
 /// What `/proc/TID/status` says of a task, see proc_pid_status(5).
@@ -44,6 +52,10 @@ pub struct Status {
     pub own_signals: u64,
     /// The same, of the whole process: any thread of it may take them.
     pub shared_signals: u64,
+    /// Signals that this thread blocks.
+    pub blocked: u64,
+    /// It sleeps, and a signal would wake it.
+    pub sleeps: bool,
 }
 
 const FIND: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -58,9 +70,32 @@ thread_local! {
 }
 
 impl<'a> Task<'a> {
-    /// The call, which was allowed `passes` before, if it is done over.
-    pub fn new(broker: &'a Broker, call: Notification, passes: Vec<Pass>) -> Task<'a> {
-        Task { broker, call, nested: Cell::new(false), passes: RefCell::new(passes) }
+    /// A call that was received just now.
+    pub fn new(broker: &'a Broker, call: Notification) -> Task<'a> {
+        Task {
+            broker,
+            call,
+            nested: Cell::new(false),
+            passes: RefCell::default(),
+            answered: Cell::default(),
+            terms: Terms::default(),
+            helped: false,
+        }
+    }
+
+    /// A call that an answer has done over: `passes` are what was allowed, `answered` the last question.
+    pub fn again(
+        broker: &'a Broker,
+        call: Notification,
+        passes: Vec<Pass>,
+        answered: Question,
+    ) -> Task<'a> {
+        Task {
+            passes: RefCell::new(passes),
+            answered: Cell::new(Some(answered)),
+            helped: true,
+            ..Task::new(broker, call)
+        }
     }
 
     /// Thread id.
@@ -91,7 +126,7 @@ impl<'a> Task<'a> {
     pub fn path(&self, index: usize) -> Result<Vec<u8>, Errno> {
         const PATH_MAX: usize = 4096;
         let mut out = Vec::with_capacity(256);
-        memory::read_string(self.tid(), self.call.arg(index), PATH_MAX - 1, &mut out)?;
+        self.read_string(self.call.arg(index), PATH_MAX - 1, &mut out)?;
         Ok(out)
     }
 
@@ -303,6 +338,7 @@ fn parse_status(text: &[u8]) -> Status {
                 status.filters = words.next().and_then(|w| w.parse().ok()).unwrap_or(0);
             }
             "Threads" => status.threads = words.next().and_then(|w| w.parse().ok()).unwrap_or(0),
+            "State" => status.sleeps = words.next() == Some("S"),
             "SigPnd" => pending = hex(),
             "ShdPnd" => shared = hex(),
             "SigBlk" => blocked = hex(),
@@ -311,6 +347,7 @@ fn parse_status(text: &[u8]) -> Status {
         }
     }
     let deliverable = !blocked & !ignored;
+    status.blocked = blocked;
     status.own_signals = pending & deliverable;
     status.shared_signals = shared & deliverable;
     status
@@ -322,7 +359,7 @@ mod tests {
 
     #[test]
     fn status_is_read_by_name() {
-        let text = b"Name:\tsh\nUmask:\t0027\nTgid:\t12\nPid:\t13\nPPid:\t11\nThreads:\t2\nUid:\t0\t0\t0\t65534\nGid:\t1\t2\t3\t4\n\
+        let text = b"Name:\tsh\nState:\tS (sleeping)\nUmask:\t0027\nTgid:\t12\nPid:\t13\nPPid:\t11\nThreads:\t2\nUid:\t0\t0\t0\t65534\nGid:\t1\t2\t3\t4\n\
             Groups:\t4 24 27 \nSigPnd:\t0000000000000002\nShdPnd:\t0000000000000300\n\
             SigBlk:\t0000000000000200\nSigIgn:\t0000000000001000\nCapEff:\t00000000a80425fb\n\
             Seccomp:\t2\nSeccomp_filters:\t3\n";
@@ -340,6 +377,8 @@ mod tests {
                 threads: 2,
                 own_signals: 2,
                 shared_signals: 0x100,
+                blocked: 0x200,
+                sleeps: true,
             }
         );
     }

@@ -7,7 +7,7 @@ use super::resolve::{Last, Object, fd_name, file_type};
 use super::task::Task;
 use super::{Answer, Broker, Errno};
 use crate::linux::sys::socket;
-use crate::policy::{Access, Closed, Endpoints, Passage};
+use crate::policy::{Access, Closed, Endpoints, Passage, Use};
 use crate::trap::Operation;
 use rustix::fs::{AtFlags, FileType, ResolveFlags, StatxFlags};
 use std::collections::{HashMap, HashSet};
@@ -21,7 +21,7 @@ const LIMIT: usize = 16 * 1024;
 #[derive(Default)]
 pub struct Bound(Mutex<HashMap<Name, u64>>);
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 enum Name {
     /// Device, inode and time of birth: an inode number alone may come back.
     Inode(u64, u64, i64, u32),
@@ -123,7 +123,7 @@ impl Task<'_> {
                 self.may_act()?;
                 if !self.broker.sockets.contains(&Name::Abstract(name.to_vec())) {
                     let target = format!("@{}", String::from_utf8_lossy(&name[1..]));
-                    let why = Err(OUTSIDE.into());
+                    let why = (Err(OUTSIDE.into()), None);
                     return Ok(self.refuse_network(Operation::Connect, target, why, None, None));
                 }
                 self.connect_waiting(copy, address)
@@ -137,7 +137,10 @@ impl Task<'_> {
                 if !self.broker.sockets.owns(&object.fd, b"")? {
                     let passage = self.passage(&object)?;
                     let target = || String::from_utf8_lossy(&object.path).into_owned();
-                    let refused = self.refused_endpoint(Operation::Connect, passage, target);
+                    // The program may be able to move another one to this path.
+                    let identity = format!("{:?}", inode(&object.fd, b"")?);
+                    let what = (Operation::Connect, Use::Connect);
+                    let refused = self.refused_endpoint(what, passage, target, identity.as_bytes());
                     if let Some(answer) = refused {
                         return Ok(answer);
                     }

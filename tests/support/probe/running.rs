@@ -4,7 +4,7 @@ use crate::args::{errno, fail, fill, leak, number};
 use crate::{Outcome, Vars, run, show};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 /// A result, and what was kept.
@@ -12,6 +12,8 @@ type Running = JoinHandle<(Outcome, Vars)>;
 
 static BACKGROUND: Mutex<Option<HashMap<String, Running>>> = Mutex::new(None);
 static TICKS: AtomicU64 = AtomicU64::new(0);
+/// Where each tick writes a byte; -1 for nowhere.
+static TICK_TO: AtomicI32 = AtomicI32::new(-1);
 
 /// Runs `word` if it is one of these.
 pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Option<Outcome> {
@@ -178,10 +180,22 @@ fn join(name: &str, vars: &mut Vars) -> Outcome {
 
 extern "C" fn tick(_: i32) {
     TICKS.fetch_add(1, Ordering::Relaxed);
+    let to = TICK_TO.load(Ordering::Relaxed);
+    if to >= 0 {
+        // SAFETY: async-signal-safe, of a byte that is there; errno is put back.
+        unsafe {
+            let before = *libc::__errno_location();
+            libc::write(to, c"t".as_ptr().cast(), 1);
+            *libc::__errno_location() = before;
+        }
+    }
 }
 
 fn timer(text: &str, vars: &Vars) -> Outcome {
-    let (every, mode) = text.split_once(' ').unwrap_or((text, ""));
+    let mut words = text.split(' ');
+    let every = words.next().unwrap_or_default();
+    let mode = words.next().unwrap_or_default();
+    TICK_TO.store(words.next().map_or(-1, |fd| number(fd, vars) as i32), Ordering::Relaxed);
     let every = libc::timeval { tv_sec: 0, tv_usec: number(every, vars) };
     let value = libc::itimerval { it_interval: every, it_value: every };
     // SAFETY: a handler that only adds to an atomic; structs of the right type.

@@ -6,6 +6,7 @@
 //! | `stat P`, `lstat P` | type mode uid gid size links |
 //! | `text $fd`, `getcwd`, `fds` | contents from offset 0; the directory; open descriptors |
 //! | `set N`, `secret`, `mem $a N` | keeps a number; keeps the address of a buffer; its text |
+//! | `hold ARG`, `poke $a ARG` | keeps the address of an argument; writes another one over it |
 //! | `await` | reads standard input to its end |
 //! | `sh TEXT`, `bash TEXT`, `run PROG ARGS` | exit status and standard output |
 //! | `do OP ; OP` | one after another, up to the first that fails |
@@ -14,7 +15,8 @@
 //! | `clone FLAGS`, `clone3 FLAGS` | a child with those flags that ends at once |
 //! | `loop N OP`, `threads T N OP` | how often each result came; `{i}` is the turn |
 //! | `bg NAME OP`, `join NAME` | OP in a thread; its result, and what it kept |
-//! | `timer USEC [norestart]`, `ticked` | SIGALRM every USEC (0: stop); whether one was handled |
+//! | `timer USEC [MODE [$fd]]`, `ticked` | SIGALRM every USEC (0: stop), `norestart` or not, each handled \
+//!   by a byte to $fd; whether one was handled |
 //! | `rlimit NAME:N` | soft limit |
 //! | `socketpair A B TYPE`, `pipe A B` | keeps two descriptors |
 //! | `sendmsg $fd ADDRESS TEXT`, `sendmmsg ...` | one message to an address |
@@ -62,6 +64,20 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Opti
             Ok(address.to_string())
         }
         "mem" => Ok(memory(rest, vars)),
+        "hold" => {
+            let address = args::value(rest, vars, &mut 0);
+            vars.insert(keep.unwrap_or("it").into(), address);
+            Ok(String::new())
+        }
+        "poke" => {
+            let (address, arg) = rest.split_once(' ').unwrap_or_else(|| fail("poke $a ARG"));
+            let mut size = 0;
+            let from = args::value(arg, vars, &mut size);
+            // SAFETY: the script names a buffer that it made with `hold`, of this size or longer; what
+            // reads it meanwhile is the kernel or the sandbox.
+            unsafe { std::ptr::copy(from as *const u8, number(address, vars) as *mut u8, size) };
+            Ok(String::new())
+        }
         "await" => io(std::io::stdin().read_to_end(&mut Vec::new()).map(|_| String::new())),
         "sh" | "bash" => io(shell(word, &text)),
         "run" => io(program(&text)),
