@@ -22,7 +22,7 @@ pub const ERESTARTSYS: i32 = 512;
 /// How long another thread has for taking a signal. One that runs takes it in no time.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// More threads are not looked at one by one.
-const MOST_THREADS: u32 = 256;
+const MOST_THREADS: u32 = 64;
 
 /// What is known of the signals of one thread.
 #[derive(Clone, Copy, Debug, Default)]

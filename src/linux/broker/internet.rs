@@ -32,14 +32,16 @@ impl Task<'_> {
         let passage = self.broker.endpoints.internet(Use::Connect, to, address_to.port());
         let target = || address_to.to_string();
         let what = (Operation::Connect, Use::Connect);
+        let fenced = !self.broker.endpoints.is_open();
+        // First, since no answer changes it.
+        if fenced && let Some(answer) = self.refuse_protocol(copy, Operation::Connect, target)? {
+            return Ok(answer);
+        }
         if let Some(answer) = self.refused_endpoint(what, passage, target, b"") {
             return Ok(answer);
         }
         self.may_act()?;
-        if !self.broker.endpoints.is_open() {
-            if let Some(answer) = self.refuse_protocol(copy, Operation::Connect, target)? {
-                return Ok(answer);
-            }
+        if fenced {
             // As the kernel answers, for TCP.
             match socket_domain(copy)? {
                 AddressFamily::INET6 if address.bytes().len() < 24 => return Err(Errno::INVAL),
@@ -64,13 +66,13 @@ impl Task<'_> {
         let target = || bound.to_string();
         let passage = endpoints.internet(Use::Bind, to, port);
         let what = (Operation::Bind, Use::Bind);
+        if let Some(answer) = self.refuse_protocol(copy, Operation::Bind, target)? {
+            return Ok(answer);
+        }
         if let Some(answer) = self.refused_endpoint(what, passage, target, b"") {
             return Ok(answer);
         }
         self.may_act()?;
-        if let Some(answer) = self.refuse_protocol(copy, Operation::Bind, target)? {
-            return Ok(answer);
-        }
         if reach(to) == Reach::Unspecified {
             // Every address of this host, as far as this run goes, is loopback.
             let any = loopback_of(copy, to.is_ipv6())?;
@@ -87,17 +89,18 @@ impl Task<'_> {
             return self.listen_if(passage, copy, own);
         }
         // A port alone says nothing: of a socket that was disconnected, the last one shows.
-        let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        let passage = self.broker.endpoints.internet(Use::Bind, any, 0);
-        let target = || "a free port".to_owned();
+        let bound = Some(own).filter(|own| reach(own.ip()) == Reach::Loopback && own.port() != 0);
+        let at = bound.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
+        let passage = self.broker.endpoints.internet(Use::Bind, at.ip(), at.port());
+        let target = || bound.map_or("a free port".to_owned(), |own| own.to_string());
         let what = (Operation::Listen, Use::Bind);
+        if let Some(answer) = self.refuse_protocol(copy, Operation::Listen, target)? {
+            return Ok(answer);
+        }
         if let Some(answer) = self.refused_endpoint(what, passage, target, b"") {
             return Ok(answer);
         }
         self.may_act()?;
-        if let Some(answer) = self.refuse_protocol(copy, Operation::Listen, target)? {
-            return Ok(answer);
-        }
         let six = socket_domain(copy)? == AddressFamily::INET6;
         tie(copy, loopback_of(copy, six)?)?;
         let own = name_of(copy)?;
@@ -118,13 +121,13 @@ impl Task<'_> {
     ) -> Result<Answer, Errno> {
         let target = || own.to_string();
         let what = (Operation::Listen, Use::Bind);
+        if let Some(answer) = self.refuse_protocol(copy, Operation::Listen, target)? {
+            return Ok(answer);
+        }
         if let Some(answer) = self.refused_endpoint(what, passage, target, b"") {
             return Ok(answer);
         }
         self.may_act()?;
-        if let Some(answer) = self.refuse_protocol(copy, Operation::Listen, target)? {
-            return Ok(answer);
-        }
         Ok(listen(copy, self.int(1)).into())
     }
 
