@@ -354,19 +354,23 @@ impl Task<'_> {
                 Some(replaced) if exchange => self.refused_move(&to, &from, kind(replaced))?,
                 _ => None,
             };
+            let loose = || {
+                self.is_loose(&from, &to, kind(&moved))
+                    || exchange && replaced.is_some_and(|old| self.is_loose(&to, &from, kind(&old)))
+            };
             if let Some(mut refusal) = both(refusal, other) {
                 let link = |stat: &rustix::fs::Stat| kind(stat) == FileType::Symlink;
                 let replaces = exchange || refusal.path == to.path;
                 refusal.link = link(&moved) || replaces && replaced.as_ref().is_some_and(link);
                 refusal.names = Some([&from.path, &to.path]);
+                // No answer would help.
+                refusal.askable = refusal.askable && !loose();
                 return Ok(self.refuse(refusal));
             }
             if self.kernel_moves(&from.spot) && self.kernel_moves(&to.spot) {
                 return Ok(Answer::Continue);
             }
-            let loose = self.is_loose(&from, &to, kind(&moved))
-                || exchange && replaced.is_some_and(|old| self.is_loose(&to, &from, kind(&old)));
-            if loose {
+            if loose() {
                 return Err(Errno::XDEV);
             }
         }
