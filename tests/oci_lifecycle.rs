@@ -28,6 +28,9 @@ fn a_container_lives() {
     assert_eq!(state["annotations"], json!({"org.example.key": "value"}));
     let pid = std::fs::read_to_string(place.path("pid")).expect("the pid file");
     assert_eq!(state["pid"].to_string(), pid);
+    // It holds the standard streams, and the socket where it waits.
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process").count();
+    assert_eq!(open, 4);
     // Nothing runs yet.
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).expect("a process");
     assert_ne!(name.trim(), "sleep");

@@ -151,16 +151,17 @@ pub fn create(
     let born = birthplace.as_ref().map(AsFd::as_fd);
     let Some(made) = namespaces.spawn(born, &ours, &theirs)? else {
         // The lock is held as long as any copy of its descriptor is open.
-        drop((ours, lock));
+        drop((ours, lock, agent, birthplace));
+        let around = surroundings();
         let job = init::Job {
             spec,
             program: &program,
-            namespaces: &namespaces,
-            around: surroundings(),
+            namespaces,
+            around,
             prepared,
             record: &record,
             entrances,
-            console: console.as_ref(),
+            console,
             door,
             keyring,
             preserved,

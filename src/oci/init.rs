@@ -25,7 +25,7 @@ pub struct Job<'a> {
     /// The program.
     pub program: &'a Program,
     /// The namespaces.
-    pub namespaces: &'a Namespaces,
+    pub namespaces: Namespaces,
     /// What the mounts depend on.
     pub around: Surroundings<'a>,
     /// The sources of the mounts.
@@ -35,7 +35,7 @@ pub struct Job<'a> {
     /// Files that take this process into its cgroups, when it writes `0` to them.
     pub entrances: Vec<OwnedFd>,
     /// Where the terminal goes.
-    pub console: Option<&'a OwnedFd>,
+    pub console: Option<OwnedFd>,
     /// Where to wait for `start`; without, the runtime says it.
     pub door: Option<Door>,
     /// The name of the new session keyring.
@@ -125,7 +125,7 @@ fn create(job: Job<'_>, channel: &Channel) -> Result<(Settled, Option<Door>)> {
     )?;
     built.enter(&job.around)?;
     job.program.make_cwd();
-    if let (Some(socket), Some(given)) = (job.console, spec.process()) {
+    if let (Some(socket), Some(given)) = (&job.console, spec.process()) {
         let console = console::make(given)?;
         rootfs::console(console.slave.as_fd())?;
         console.take(socket.as_fd())?;
@@ -141,6 +141,7 @@ fn create(job: Job<'_>, channel: &Channel) -> Result<(Settled, Option<Door>)> {
     let settled = job.program.settle(label, job.preserved, announce)?;
     channel.send(Tag::Ready, &[])?;
     wait(channel)?;
+    // What is left of the job goes here: while this waits for `start`, it holds nothing open of the host's.
     Ok((settled, job.door))
 }
 
