@@ -449,7 +449,7 @@ fn a_hook_that_fails_or_hangs_ends_the_create() {
             "exit status 4: because",
         ),
         (
-            json!({"path": "/bin/sh", "args": ["sh", "-c", "sleep 1000"], "timeout": 1}),
+            json!({"path": "/bin/sh", "args": ["sh", "-c", "exec sleep 1000"], "timeout": 1}),
             "longer than 1 s",
         ),
         (json!({"path": "/nowhere"}), "No such file"),

@@ -2,8 +2,8 @@
 //!
 //! [`bundle`] reads a `config.json`, [`state`] keeps what is known of a container between commands,
 //! [`create`], [`lifecycle`] and the others are the commands. What a container is made of has a module
-//! each: [`rootfs`] its mounts, [`cgroup`] its cgroups, [`seccomp`] its filter, [`process`] its program.
-//! [`init`] is the order in which the new process puts them on. Unsafe code is in `sys`.
+//! each: [`rootfs`] its mounts, [`cgroup`] its cgroups, [`seccomp`] its filter, `process` its program.
+//! `init` is the order in which the new process puts them on. Unsafe code is in `sys`.
 
 pub mod attach;
 pub mod bundle;
