@@ -438,6 +438,27 @@ fn hooks_run_where_and_when_they_should() {
 }
 
 #[test]
+fn a_hook_may_ask_for_the_state() {
+    if !ready("hooks and state") {
+        return;
+    }
+    let (mut place, id) = (Place::new(), id());
+    let (state, seen) = (place.path("state"), place.path("seen"));
+    let (state, seen) = (state.display(), seen.display());
+    let ask = format!("{} --root {state} state {id} >> {seen}", support::LANDSTRIP);
+    let hook = json!([{"path": "/bin/sh", "args": ["sh", "-c", ask]}]);
+    place.spec["hooks"] = json!({"createRuntime": hook, "poststart": hook});
+    place.program(&["sleep", "1000"]).call(&["create", &id]).good();
+    assert_eq!(status(&place, &id), "created");
+    place.call(&["start", &id]).good();
+    place.call(&["delete", "-f", &id]).good();
+    let text = std::fs::read_to_string(place.path("seen")).expect("states");
+    let states = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+    let states: Vec<Value> = states.map(|state| state.expect("JSON")["status"].clone()).collect();
+    assert_eq!(states, ["creating", "running"]);
+}
+
+#[test]
 fn a_hook_that_fails_or_hangs_ends_the_create() {
     if !ready("failing hooks") {
         return;

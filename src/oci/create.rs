@@ -205,6 +205,7 @@ pub fn create(
         agent.hand_over(&listening, made, &record.view(Status::Creating, number))?;
     }
     said(&ours, Tag::Ready, made)?;
+    record.ready = true;
     undo.container.write(&record)?;
     if let Some(path) = &options.pid_file {
         write_pid(path, number)?;

@@ -57,6 +57,8 @@ pub struct Record {
     pub manager: cgroup::Manager,
     /// Whether it was made without root in the initial user namespace.
     pub rootless: bool,
+    /// Whether `create` has come to its end.
+    pub ready: bool,
     /// Whether it kept the caller's session keyring.
     pub callers_keyring: bool,
     /// Whether its init is that of a pid namespace, which ends with it.
@@ -343,6 +345,9 @@ impl Container {
         if !alive(pid, record.start_time) {
             return Status::Stopped;
         }
+        if !record.ready {
+            return Status::Creating;
+        }
         if self.dir.join(START).exists() {
             return Status::Created;
         }
@@ -432,6 +437,7 @@ impl Record {
             cgroup: None,
             manager,
             rootless: false,
+            ready: false,
             callers_keyring: false,
             leads: false,
             namespaces: 0,
