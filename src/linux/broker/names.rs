@@ -417,11 +417,16 @@ impl Task<'_> {
     }
 
     /// Whether the kernel alone could put something else in the place of what is moved, of a kind that may
-    /// not be moved there. Then the caller has to copy, as between two file systems.
+    /// not be moved there. Then the caller has to copy, as between two file systems. Who allowed a move by an
+    /// answer has allowed it as it is.
     fn is_loose(&self, from: &Name, to: &Name, kind: FileType) -> bool {
+        let answered = |name: &Name| !self.broker.decide_change(&name.path).is_allowed();
+        if !self.kernel_names(&from.spot) || answered(from) || answered(to) {
+            return false;
+        }
         let directory = || self.guarded_directory(from, to).is_some();
         let link = || self.broker.link_name(&to.path).is_some();
-        kind != FileType::Directory && self.kernel_names(&from.spot) && directory()
+        kind != FileType::Directory && directory()
             || kind != FileType::Symlink && self.kernel_moves(&from.spot) && link()
     }
 
