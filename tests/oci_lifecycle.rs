@@ -470,7 +470,7 @@ fn a_hook_that_fails_or_hangs_ends_the_create() {
             "exit status 4: because",
         ),
         (
-            json!({"path": "/bin/sh", "args": ["sh", "-c", "exec sleep 1000"], "timeout": 1}),
+            json!({"path": "/bin/sh", "args": ["sh", "-c", "sleep 1000 & echo $! >> pids; wait"], "timeout": 1}),
             "longer than 1 s",
         ),
         (json!({"path": "/nowhere"}), "No such file"),
@@ -479,6 +479,13 @@ fn a_hook_that_fails_or_hangs_ends_the_create() {
             place.spec["hooks"] = json!({point: [hook.clone()]});
             place.program(&["id"]).call(&["create", &id()]).bad(says);
         }
+    }
+    // What the one that hung had started is gone with it. The last ran in the container's pid namespace, where
+    // it has another number.
+    let pids = std::fs::read_to_string(place.path("pids")).expect("numbers");
+    assert_eq!(pids.lines().count(), 3, "{pids}");
+    for pid in pids.lines().take(2) {
+        gone(&json!(pid.parse::<u32>().expect("a number")));
     }
     assert_eq!(std::fs::read_dir(place.path("state")).expect("states").count(), 0);
 }

@@ -11,7 +11,7 @@ use oci_spec::runtime::{Hook, Hooks};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
 use super::state::View;
 use super::{Context, Error, Result};
@@ -115,11 +115,14 @@ fn one(hook: &Hook, state: &[u8], dir: Option<&Path>) -> Result<()> {
     if let Some(dir) = dir {
         command.current_dir(dir);
     }
-    command.stdin(input).stdout(copy()?).stderr(copy()?);
+    command.stdin(input).stdout(copy()?).stderr(copy()?).process_group(0);
     let mut child = command.spawn().context("run")?;
     let ended = wait(child.id(), hook.timeout());
-    if !matches!(ended, Ok(true)) {
-        let _may_have_ended = child.kill();
+    if !matches!(ended, Ok(true))
+        && let Some(group) = Pid::from_raw(child.id().cast_signed())
+    {
+        // With what it started itself.
+        let _may_have_ended = kill_process_group(group, Signal::KILL);
     }
     let status = child.wait().context("wait")?;
     if !ended? {
