@@ -30,9 +30,9 @@ podman() {
 clean() {
     podman rm -a -f -t 0 >/dev/null 2>&1
     podman rmi -a -f >/dev/null 2>&1
-    umount "$place/root/overlay" 2>/dev/null
-    # podman's own clean-up after a container may still be writing there.
+    # podman's own clean-up after a container may still be at work there.
     for _ in $(seq 50); do
+        umount "$place/root/overlay" 2>/dev/null
         rm -rf --one-file-system "$place" 2>/dev/null && break
         sleep 0.1
     done
