@@ -424,7 +424,8 @@ impl Task<'_> {
         if !self.kernel_names(&from.spot) || answered(from) || answered(to) {
             return false;
         }
-        let directory = || self.guarded_directory(from, to).is_some();
+        // One that is made meanwhile is empty: no socket comes with it.
+        let directory = || self.denies_directory(from, to).is_some();
         let link = || self.broker.link_name(&to.path).is_some();
         kind != FileType::Directory && directory()
             || kind != FileType::Symlink && self.kernel_moves(&from.spot) && link()
@@ -439,16 +440,21 @@ impl Task<'_> {
 
     /// The rule that keeps a directory from being moved so, and why.
     fn guarded_directory(&self, from: &Name, to: &Name) -> Option<(&Rule, &'static str)> {
-        let (decider, endpoints) = (&self.broker.decider, &self.broker.endpoints);
-        decider
-            .directory_move(&from.path, &to.path)
-            .or_else(|| endpoints.directory_move(&from.path, &to.path))
-            .map(|rule| (rule, "moving this directory would move what the rule is about"))
-            .or_else(|| {
-                let into = self.is_temporary(to) && !self.is_temporary(from);
-                let rule = decider.write_denial_below(&from.path).filter(|_| into)?;
-                Some((rule, "what the rule is about would be removed with TMPDIR"))
-            })
+        self.denies_directory(from, to).or_else(|| {
+            let rule = self.broker.endpoints.directory_move(&from.path, &to.path)?;
+            Some((rule, MOVES_RULE))
+        })
+    }
+
+    /// The same of the rules about files.
+    fn denies_directory(&self, from: &Name, to: &Name) -> Option<(&Rule, &'static str)> {
+        let decider = &self.broker.decider;
+        if let Some(rule) = decider.directory_move(&from.path, &to.path) {
+            return Some((rule, MOVES_RULE));
+        }
+        let into = self.is_temporary(to) && !self.is_temporary(from);
+        let rule = decider.write_denial_below(&from.path).filter(|_| into)?;
+        Some((rule, "what the rule is about would be removed with TMPDIR"))
     }
 
     /// The refusal of moving what stands at `from` to `to`, if either name, or a name below, is denied.
@@ -532,6 +538,8 @@ impl Broker {
 const SETTLED: &str = "an answer to a query is about something in this directory";
 /// Why a file is refused that would run as its owner or group.
 pub const NO_SETID: &str = "set-user-ID and set-group-ID files cannot be made";
+/// Why a directory is not moved.
+const MOVES_RULE: &str = "moving this directory would move what the rule is about";
 /// Why something other than a directory is refused.
 pub const NEEDS_DIRECTORY: &str = "the rule is about what a directory of this name holds";
 
