@@ -12,7 +12,7 @@ use support::place::{Place, id, ready};
 /// A place whose containers have `policy`.
 fn fenced(policy: &Value) -> Place {
     let mut place = Place::new();
-    for name in ["work", "data", "home/u"] {
+    for name in ["ws", "data", "home/u"] {
         std::fs::create_dir_all(place.path("rootfs").join(name)).expect("a directory");
     }
     std::fs::write(place.path("rootfs/etc/secret"), "secret\n").expect("a file");
@@ -46,20 +46,20 @@ fn files_are_held() {
         return;
     }
     let policy = json!({"filesystem": {
-        "allowWrite": ["/work", "~/own"], "denyWrite": ["/work/no"], "denyRead": ["/etc/secret"],
+        "allowWrite": ["/ws", "~/own"], "denyWrite": ["/ws/no"], "denyRead": ["/etc/secret"],
     }});
     both(
         &policy,
         &[
-            ("echo x > /work/f && cat /work/f", "x", "x"),
+            ("echo x > /ws/f && cat /ws/f", "x", "x"),
             ("echo x > /data/f && cat /data/f", "x", ""),
-            ("echo x > /work/no && cat /work/no", "x", ""),
+            ("echo x > /ws/no && cat /ws/no", "x", ""),
             ("cat /etc/secret", "secret", ""),
             ("cat /proc/self/root/etc/secret", "secret", ""),
             ("busybox mkdir /data/d && echo made; busybox rmdir /data/d", "made", ""),
-            ("busybox ln -sf /etc/secret /work/l; cat /work/l", "secret", ""),
+            ("busybox ln -sf /etc/secret /ws/l; cat /ws/l", "secret", ""),
             (
-                "busybox mv /etc/secret /work/s && cat /work/s && busybox mv /work/s /etc/secret",
+                "busybox mv /etc/secret /ws/s && cat /ws/s && busybox mv /ws/s /etc/secret",
                 "secret",
                 "",
             ),
@@ -99,7 +99,7 @@ fn denials_are_written_where_the_document_says() {
     if !ready("denials_are_written") {
         return;
     }
-    let place = fenced(&json!({"filesystem": {"allowWrite": ["/work"]}}));
+    let place = fenced(&json!({"filesystem": {"allowWrite": ["/ws"]}}));
     place.run(&["sh", "-c", "echo x > /data/f"]);
     let traps = traps(&place);
     assert_eq!(traps.len(), 1, "{traps:?}");
@@ -157,14 +157,14 @@ fn exec_is_under_the_policy_of_the_container() {
     let place =
         fenced(&json!({"filesystem": {"allowWrite": ["./sub"], "denyRead": ["/etc/secret"]}}));
     let mut spec = place.spec.clone();
-    spec["process"]["cwd"] = "/work".into();
+    spec["process"]["cwd"] = "/ws".into();
     let place = Place { spec, ..place };
-    std::fs::create_dir(place.path("rootfs/work/sub")).expect("a directory");
+    std::fs::create_dir(place.path("rootfs/ws/sub")).expect("a directory");
     let running = place.waiting();
     let id = running.id.as_str();
     for (args, want) in [
         // `.` stays where the container's own program started.
-        (&["--cwd", "/data", id, "sh", "-c", "echo x > /work/sub/f && cat /work/sub/f"][..], "x"),
+        (&["--cwd", "/data", id, "sh", "-c", "echo x > /ws/sub/f && cat /ws/sub/f"][..], "x"),
         (&["--cwd", "/data", id, "sh", "-c", "echo x > sub && cat sub"], ""),
         (&[id, "cat", "/etc/secret"], ""),
         (&["--user", "7:8", id, "sh", "-c", "id -u; cat /etc/secret"], "7"),
@@ -180,7 +180,7 @@ fn signals_and_ends_are_those_of_the_program() {
     if !ready("signals_and_ends") {
         return;
     }
-    let place = fenced(&json!({"filesystem": {"allowWrite": ["/work"]}}));
+    let place = fenced(&json!({"filesystem": {"allowWrite": ["/ws"]}}));
     assert_eq!(place.run(&["sh", "-c", "exit 7"]).code, Some(7));
     assert_eq!(place.run(&["sh", "-c", "kill -9 $$"]).code, Some(137));
     for (name, number) in [("TERM", "15"), ("RTMIN+3", "37"), ("ALRM", "14")] {
@@ -202,11 +202,11 @@ fn policies_are_merged_and_refused_by_name() {
     if !ready("policies_are_merged") {
         return;
     }
-    let place = fenced(&json!({"filesystem": {"allowWrite": ["/work"]}}));
+    let place = fenced(&json!({"filesystem": {"allowWrite": ["/ws"]}}));
     let file = place.path("more.yaml");
     std::fs::write(&file, "filesystem:\n  allowWrite: [/data]\n").expect("a file");
     let both = Place { options: vec!["--policy".into(), file.display().to_string()], ..place };
-    let script = "echo x > /data/f; echo x > /work/f; echo x > /tmp/f; busybox ls /data /work /tmp";
+    let script = "echo x > /data/f; echo x > /ws/f; echo x > /tmp/f; busybox ls /data /ws /tmp";
     let out = both.run(&["sh", "-c", script]).out;
     assert_eq!(out.matches("\nf").count(), 2, "{out}");
 
@@ -239,7 +239,7 @@ fn the_profile_holds_beside_the_policy() {
     if !ready("the_profile_holds") {
         return;
     }
-    let mut place = fenced(&json!({"filesystem": {"allowWrite": ["/work"]}}));
+    let mut place = fenced(&json!({"filesystem": {"allowWrite": ["/ws"]}}));
     place.spec["linux"]["seccomp"] = json!({
         "defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
             {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 95},
@@ -247,7 +247,7 @@ fn the_profile_holds_beside_the_policy() {
             {"names": ["process_vm_readv", "landlock_restrict_self", "clone3"], "action": "SCMP_ACT_ERRNO"},
         ],
     });
-    let answer = place.run(&["sh", "-c", "busybox mkdir /work/d; echo x > /work/f; cat /work/f"]);
+    let answer = place.run(&["sh", "-c", "busybox mkdir /ws/d; echo x > /ws/f; cat /ws/f"]);
     assert_eq!(answer.out.trim(), "x", "{answer:?}");
     assert!(answer.err.contains("not supported"), "{answer:?}");
 }

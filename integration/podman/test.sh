@@ -54,13 +54,13 @@ check() {
 }
 export place image
 
-mkdir -p "$place"/rootfs/{bin,etc,proc,sys,dev,tmp,root,work,data} "$place/volume"
+mkdir -p "$place"/rootfs/{bin,etc,proc,sys,dev,tmp,root,ws,data} "$place/volume"
 cp "$(command -v busybox)" "$place/rootfs/bin/busybox"
 chroot "$place/rootfs" /bin/busybox --install -s /bin
 echo secret > "$place/rootfs/etc/secret"
 tar -C "$place/rootfs" -c . | podman import -q - "$image" >/dev/null || exit 1
 cat > "$place/policy.json" <<'EOF'
-{"filesystem": {"allowWrite": ["/work", "/tmp"], "denyRead": ["/etc/secret"]}}
+{"filesystem": {"allowWrite": ["/ws", "/tmp"], "denyRead": ["/etc/secret"]}}
 EOF
 echo '{"filesystem": {"alowWrite": []}}' > "$place/wrong.json"
 
@@ -100,7 +100,7 @@ check 'remove' '^$' "podman rm -f -t 0 one >/dev/null; podman ps -aq"
 check 'control: nothing is fenced' '^written secret$' "$run $image sh -c \
     'echo written > /data/f && echo \$(cat /data/f /etc/secret)'"
 check 'a policy: writing' '^inside [^ ]*denied' "$run $policy $image sh -c \
-    'echo inside > /work/f && cat /work/f; echo x > /data/f' 2>&1 | tr '\n' ' ' | sed 's/sh:.*Permission /denied/'"
+    'echo inside > /ws/f && cat /ws/f; echo x > /data/f' 2>&1 | tr '\n' ' ' | sed 's/sh:.*Permission /denied/'"
 check 'a policy: reading' 'Permission denied' "$run $policy $image cat /etc/secret; true"
 check 'a policy: the network' 'Permission denied' "$run $policy $image nc 10.0.0.1 80; true"
 check 'a policy: the exit code' '' "$run $policy $image sh -c 'exit 7'; [ \$? -eq 7 ]"
