@@ -233,6 +233,21 @@ fn policies_are_merged_and_refused_by_name() {
     place.run(&["id"]).bad("SCMP_ACT_NOTIFY");
 }
 
+/// An image can bring files that look like procfs.
+#[test]
+fn a_container_without_procfs_is_refused() {
+    if !ready("a_container_without_procfs") {
+        return;
+    }
+    let mut place = fenced(&json!({}));
+    assert_eq!(place.run(&["sh", "-c", "echo ran"]).out, "ran\n");
+    let mounts = place.spec["mounts"].as_array_mut().expect("a list");
+    mounts.retain(|mount| mount["destination"] != "/proc");
+    let answer = place.run(&["sh", "-c", "echo ran"]);
+    assert_eq!(answer.out, "", "{answer:?}");
+    answer.bad("procfs");
+}
+
 /// The container's own profile is for the program, and it wins over what the policy allows.
 #[test]
 fn the_profile_holds_beside_the_policy() {

@@ -267,6 +267,7 @@ impl Policy {
     }
 
     fn run(&self, program: &Program, preserved: u32, traps: TrapFd, inside: Inside) -> Result<u8> {
+        check_procfs()?;
         program.set_capabilities()?;
         let (args, env) = program.words();
         let cwd = rustix::process::getcwd(Vec::new()).context("process.cwd: getcwd")?;
@@ -319,6 +320,20 @@ impl Policy {
         };
         Ok(policy::merge(self.documents.iter().map(parse).collect::<Result<_>>()?))
     }
+}
+
+/// Checks that `/proc` is the procfs of this process's pid namespace: the broker learns from it what a call is
+/// about, and an image can bring files of these names.
+fn check_procfs() -> Result<()> {
+    let is_procfs =
+        rustix::fs::statfs("/proc").is_ok_and(|found| found.f_type == rustix::fs::PROC_SUPER_MAGIC);
+    let own = rustix::fs::readlink("/proc/self", Vec::new());
+    let pid = std::process::id().to_string();
+    if is_procfs && own.is_ok_and(|own| own.as_bytes() == pid.as_bytes()) {
+        return Ok(());
+    }
+    let what = "it takes the procfs of the container's pid namespace at /proc (mounts)";
+    Err(Error::new(format!("policy: {what}")))
 }
 
 /// The policy file of this host's, or user's, containers.
