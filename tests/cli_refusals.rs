@@ -345,6 +345,8 @@ fn wrong_command_lines_are_usage_errors() {
         (&["frobnicate"], "frobnicate"),
         (&["run"], "nothing to run"),
         (&["run", "--"], "nothing to run"),
+        (&["--policy", "p.json", "run", "--", "touch", "mark"], "put it after the command"),
+        (&["--policy", "p.json", "why", "mark"], "put it after the command"),
         (&["run", "--polcy", "x", "--", "touch", "mark"], "--polcy"),
         (&["run", "-p", "p.json", "--policy-format", "toml", "--", "touch", "mark"], "toml"),
         (&["run", "-p", "-", "--", "touch", "mark"], "--policy-format"),

@@ -176,6 +176,12 @@ fn hint(error: &clap::Error, line: &[OsString]) -> Option<String> {
 
 fn dispatch(args: Args, line: &[OsString]) -> u8 {
     let Args { global, command } = args;
+    #[cfg(target_os = "linux")]
+    if !matches!(command, Command::Run(_) | Command::Container(_))
+        && let Err(error) = no_policy_before(&global)
+    {
+        return finish(Err(error));
+    }
     finish(match command {
         Command::Run(args) => return run(&global, &args, line),
         #[cfg(target_os = "linux")]
@@ -217,6 +223,9 @@ fn run(global: &GlobalArgs, args: &RunArgs, line: &[OsString]) -> u8 {
         let launch = container::Launch { bundle: dir, id, launch, detach: *detach, keep: *keep };
         return container::run(global, launch, line);
     }
+    if let Err(error) = no_policy_before(global) {
+        return finish(Err(error));
+    }
     let traps = match args.trap_fd.map(TrapFd::inherit).transpose() {
         Ok(traps) => traps,
         Err(error) => return finish(Err(error)),
@@ -241,6 +250,16 @@ fn run(_: &GlobalArgs, args: &RunArgs, _: &[OsString]) -> u8 {
         return finish(Err(Failure::new(Code::PlatformUnsupported, message).into()));
     }
     finish(args.what().map_err(Error::Usage).and_then(|what| run::run(args, what, None)))
+}
+
+/// What stands before the command is for containers: elsewhere a policy there would be ignored.
+#[cfg(target_os = "linux")]
+fn no_policy_before(global: &GlobalArgs) -> Result<(), Error> {
+    if global.policy.is_empty() {
+        return Ok(());
+    }
+    let message = "--policy before the command is for containers: put it after the command";
+    Err(Error::Usage(message.to_owned()))
 }
 
 /// Every descriptor of `--inherit` is open, and none is the trap descriptor: a program that holds
