@@ -72,6 +72,7 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>> {
 ///
 /// The line that is no JSON, or has another shape.
 pub fn parse(text: &[u8]) -> Result<(Spec, Vec<String>)> {
+    refuse_landlock(text, "/process/landlock", "process.landlock")?;
     let first = match serde_json::from_slice::<Spec>(text) {
         Ok(spec) => return Ok((spec, Vec::new())),
         Err(error) => error,
@@ -98,6 +99,7 @@ pub fn parse(text: &[u8]) -> Result<(Spec, Vec<String>)> {
 ///
 /// As [`parse`].
 pub fn parse_process(text: &[u8]) -> Result<(Process, Vec<String>)> {
+    refuse_landlock(text, "/landlock", "landlock")?;
     let first = match serde_json::from_slice::<Process>(text) {
         Ok(process) => return Ok((process, Vec::new())),
         Err(error) => error,
@@ -112,6 +114,19 @@ pub fn parse_process(text: &[u8]) -> Result<(Process, Vec<String>)> {
         }
     }
     Err(Error::new(first.to_string()))
+}
+
+/// Refuses a property that the specification may come to have (runtime-spec, proposal 1241): to ignore it would
+/// be to run without what it asks for.
+fn refuse_landlock(text: &[u8], pointer: &str, key: &str) -> Result<()> {
+    const NAME: &[u8] = b"\"landlock\"";
+    let named = text.windows(NAME.len()).any(|part| part == NAME);
+    let value = named.then(|| serde_json::from_slice::<Value>(text).ok()).flatten();
+    if value.is_some_and(|value| value.pointer(pointer).is_some_and(|found| !found.is_null())) {
+        let what = "is not supported: annotations.dev.landstrip.policy holds files by Landlock";
+        return Err(wrong(key, what));
+    }
+    Ok(())
 }
 
 fn drop_unknown_capabilities(process: &mut Value, warnings: &mut Vec<String>) {
@@ -329,7 +344,7 @@ mod tests {
         assert_eq!(refused(|v| v["ociVersion"] = json!("1.99.0")), "");
         assert_eq!(refused(|v| v["unknown"] = json!({"x": 1})), "");
         type Change = fn(&mut Value);
-        let cases: [(&str, Change); 12] = [
+        let cases: [(&str, Change); 13] = [
             ("ociVersion", |v| v["ociVersion"] = json!("2.0.0")),
             ("root.path", |v| v["root"] = json!({"path": ""})),
             ("process", |v| v["process"] = Value::Null),
@@ -350,6 +365,7 @@ mod tests {
             ("linux.timeOffsets", |v| {
                 v["linux"]["timeOffsets"] = json!({"monotonic": {"secs": 1}});
             }),
+            ("process.landlock", |v| v["process"]["landlock"] = json!({"ruleset": {}})),
             ("linux.netDevices", |v| v["linux"]["netDevices"] = json!({"eth0": {}})),
             ("process.rlimits[0]", |v| {
                 v["process"]["rlimits"] = json!([{"type": "RLIMIT_NOFILE", "soft": 2, "hard": 1}]);
