@@ -173,6 +173,8 @@ fn exec_is_under_the_policy_of_the_container() {
         assert_eq!(answer.out.trim(), want, "{args:?} {answer:?}");
     }
     assert_eq!(running.exec(&[id, "sh", "-c", "exit 9"]).code, Some(9));
+    std::fs::remove_file(place.path("state").join(id).join("policy.json")).expect("the policy");
+    running.exec(&[id, "id"]).bad("policy");
 }
 
 #[test]

@@ -22,7 +22,8 @@ use crate::policy::{Access, Decider, Effect, Endpoints, Origin, Pattern, Resolve
 use crate::trap::{Adviser, Code, Mechanism, Style, errno};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::ffi::{CString, OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::{Arc, Mutex};
@@ -324,7 +325,11 @@ pub fn add_mounts(
     if policy.rules.iter().all(|rule| rule.origin.is_built_in()) {
         return Ok(());
     }
-    let mounts = std::fs::read("/proc/self/mountinfo").map_err(|error| {
+    // Its size is not told: read(2) without room for it would take many calls.
+    let mut mounts = Vec::with_capacity(16 << 10);
+    let read =
+        File::open("/proc/self/mountinfo").and_then(|mut file| file.read_to_end(&mut mounts));
+    read.map_err(|error| {
         Failure::new(Code::SandboxSetupFailed, format!("cannot read /proc/self/mountinfo: {error}"))
     })?;
     let mounts = mounts::parse(&mounts);

@@ -116,6 +116,7 @@ pub fn create(
     let mut undo = Undo { container, cgroup: None, init: None, armed: true };
     let mut record = Record::new(&options.id, &bundle, runtime.manager);
     record.rootless = runtime.rootless;
+    record.fenced = policy.is_some();
     record.callers_keyring = options.no_new_keyring;
     record.namespaces = namespaces.all();
     record.leads = namespaces.is_new(Kind::Pid);

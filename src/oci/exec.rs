@@ -187,6 +187,9 @@ pub fn exec(
         (true, None, None) => return Err(Error::new("a terminal needs --console-socket to go to")),
     };
     let policy = Policy::of(&container)?;
+    if record.fenced && policy.is_none() {
+        return Err(Error::new("the policy that the container was created with is gone"));
+    }
     let traps = match &policy {
         Some(policy) => {
             Policy::check(&program)?;

@@ -20,6 +20,7 @@ pub mod lifecycle;
 mod listener;
 mod mapping;
 mod namespaces;
+mod path;
 pub mod policy;
 mod process;
 pub mod rootfs;

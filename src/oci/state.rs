@@ -55,6 +55,9 @@ pub struct Record {
     pub cgroup: Option<cgroup::Cgroup>,
     /// Who made them.
     pub manager: cgroup::Manager,
+    /// Whether it has a policy, which `exec` then has to find.
+    #[serde(default)]
+    pub fenced: bool,
     /// Whether it was made without root in the initial user namespace.
     pub rootless: bool,
     /// Whether `create` has come to its end.
@@ -436,6 +439,7 @@ impl Record {
             annotations: bundle.spec.annotations().clone().unwrap_or_default(),
             cgroup: None,
             manager,
+            fenced: false,
             rootless: false,
             ready: false,
             callers_keyring: false,

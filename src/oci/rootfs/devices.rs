@@ -13,8 +13,9 @@ use rustix::io::Errno;
 use rustix::mount::MountAttrFlags as Attr;
 
 use super::options::Options;
-use super::target::{Make, Root, clean, make_at, open_at};
+use super::target::{Make, Root, make_at, open_at};
 use super::tree;
+use crate::oci::path::clean;
 use crate::oci::{Context, Error, Result};
 
 /// The devices that every container has, config-linux.md "Default Devices"; all are memory's (1) or

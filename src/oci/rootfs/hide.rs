@@ -9,8 +9,9 @@ use rustix::io::Errno;
 use rustix::mount::MountAttrFlags as Attr;
 
 use super::options::Options;
-use super::target::{Root, clean};
+use super::target::Root;
 use super::tree::{self, Problem};
+use crate::oci::path::clean;
 use crate::oci::{Context, Error, Result};
 
 /// Refuses relative paths, which lead from nowhere.

@@ -12,9 +12,10 @@ use rustix::mount::{
 };
 
 use super::options::Options;
-use super::target::{Root, Target, clean};
+use super::target::{Root, Target};
 use super::tree::{self, Problem};
 use super::{Surroundings, cgroups, copy, ids, namespace};
+use crate::oci::path::clean;
 use crate::oci::sys::mount::Change;
 use crate::oci::{Error, Result};
 

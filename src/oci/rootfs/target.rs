@@ -40,22 +40,6 @@ pub struct Target {
     pub made: bool,
 }
 
-/// The path without `.`, `..`, and its leading slashes, by its text alone; empty for the root itself.
-#[must_use]
-pub fn clean(path: &Path) -> PathBuf {
-    let mut clean = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => clean.push(name),
-            Component::ParentDir => {
-                clean.pop();
-            }
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-        }
-    }
-    clean
-}
-
 impl Root<'_> {
     /// What stands at `path`, a [`clean`] one.
     ///
@@ -209,23 +193,4 @@ fn again(mut open: impl FnMut() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Er
         }
     }
     Err(Errno::AGAIN)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_cleaned_by_their_text() {
-        for (path, expected) in [
-            ("/", ""),
-            ("/a/b", "a/b"),
-            ("a//./b/", "a/b"),
-            ("/a/../../b", "b"),
-            ("/proc/./sys/../sys", "proc/sys"),
-            ("..", ""),
-        ] {
-            assert_eq!(clean(Path::new(path)), Path::new(expected), "{path}");
-        }
-    }
 }
