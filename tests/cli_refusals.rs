@@ -377,7 +377,7 @@ fn wrong_command_lines_are_usage_errors() {
         (&["run", "-p", "p.json", "bundle"], "brings its policy"),
         (&["run", "--cwd", ".", "bundle"], "brings its policy"),
         (&["run", "--bundle", "bundle"], "BUNDLE|ID"),
-        (&["run", "--bundle", "bundle", "a/b"], "is no ID"),
+        (&["run", "--bundle", "bundle", "a/b"], "invalid character"),
         (&["spec", "-p", "p.json"], "PROGRAM"),
         (&["spec", "--rootless", "--", "touch", "mark"], "--rootless"),
         (&["run", "--detach", "--", "touch", "mark"], "containers"),

@@ -36,9 +36,9 @@ fn a_container_lives() {
     assert_ne!(name.trim(), "sleep");
 
     place.call(&["create", "-b", ".", &id]).bad("already exists");
-    place.call(&["delete", &id]).bad("is not stopped");
     place.call(&["start", &id]).good();
     assert_eq!(status(&place, &id), "running");
+    place.call(&["delete", &id]).bad("is not stopped");
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).expect("a process");
     assert_eq!(name.trim(), "sleep");
     place.call(&["start", &id]).bad("is not created");
@@ -126,7 +126,7 @@ fn what_does_not_start_says_why_and_leaves_nothing() {
     place.spec["annotations"]["dev.landstrip.policy"] = json!("/p.json");
     place.run(&["id"]).bad("/p.json");
     for bad in ["a/b", "..", ""] {
-        place.call(&["create", "-b", ".", bad]).bad("invalid container id");
+        place.call(&["create", "-b", ".", bad]).bad("invalid character");
     }
     assert_eq!(std::fs::read_dir(place.path("state")).expect("states").count(), 0);
 }
@@ -272,18 +272,21 @@ fn descriptors_of_the_caller_are_closed_but_those_preserved() {
     let place = Place::new();
     place.program(&["sh", "-c", "busybox ls /proc/self/fd; cat /proc/self/fd/3"]);
     std::fs::write(place.path("kept"), "kept\n").expect("a file");
-    let run = |options: &str| {
-        let script = format!("exec \"$@\" run {options} {} 3<kept 4<kept 9<kept", id());
+    let run = |options: &str, open: &str| {
+        let script = format!("exec \"$@\" run {options} {} {open}", id());
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, "sh", "timeout", "20", support::LANDSTRIP, "--root", "state"]);
+        shell.args(["--log", "log"]);
         let output = shell.current_dir(place.dir.path()).output().expect("a shell");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     // One more is the directory itself, as it is listed.
-    assert_eq!(run(""), "0\n1\n2\n3\n");
-    assert_eq!(run("--preserve-fds 2"), "0\n1\n2\n3\n4\n5\nkept\n");
-    let answer = place.call(&["run", "--preserve-fds", "50", &id()]);
-    answer.bad("--preserve-fds: descriptor");
+    let open = "3<kept 4<kept 9<kept";
+    assert_eq!(run("", open), "0\n1\n2\n3\n");
+    assert_eq!(run("--preserve-fds 2", open), "0\n1\n2\n3\n4\n5\nkept\n");
+    // Those that are open: what the runtime opens in their place is not for the program.
+    assert_eq!(run("--preserve-fds 7", open), "0\n1\n2\n3\n4\n5\n9\nkept\n");
+    assert_eq!(run("--preserve-fds 7", "9<kept"), "0\n1\n2\n3\n9\n");
 }
 
 #[test]

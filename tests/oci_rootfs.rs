@@ -504,6 +504,15 @@ fn ids_of_a_mount_are_mapped() {
     assert_eq!(std::fs::metadata(bundle.path("outside/file")).expect("a file").uid(), 0);
     bundle.spec["mounts"][3]["gidMappings"].take();
     refused(&bundle, &["\"/a\"", "gidMappings"]);
+    // In an option, as podman has it.
+    let source = bundle.path("outside");
+    let with = |option: &str| json!({ "destination": "/a", "source": source, "options": ["bind", option] });
+    bundle.spec["mounts"][3] = with("idmap=uids=0-6000-10;gids=0-7000-10");
+    assert!(bundle.probe(&["stat /a/file"]).last().contains(" 6000 7000 "));
+    bundle.spec["mounts"][3] = with("idmap=uids=0-6000-10");
+    refused(&bundle, &["\"/a\"", "gidMappings"]);
+    bundle.spec["mounts"][3] = with("idmap=uids=@0-0-1;gids=0-0-1");
+    refused(&bundle, &["\"/a\"", "is no id of the container"]);
 }
 
 #[test]

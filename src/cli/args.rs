@@ -442,7 +442,7 @@ fn check_id(id: &Path) -> Result<&str, String> {
             Ok(text)
         }
         _ => Err(format!(
-            "{:?} is no ID: letters, digits, and any of _ + - . can be used",
+            "container ID {:?} is empty or has an invalid character: letters, digits, and any of _ + - . can be used",
             id.display().to_string()
         )),
     }

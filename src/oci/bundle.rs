@@ -81,10 +81,8 @@ pub fn parse(text: &[u8]) -> Result<(Spec, Vec<String>)> {
         return Err(first).context("config");
     };
     let mut warnings = Vec::new();
-    if let Some(process) = value.get_mut("process") {
-        drop_unknown_capabilities(process, &mut warnings);
-    }
-    if warnings.is_empty() {
+    let amended = value.get_mut("process").is_some_and(|process| amend(process, &mut warnings));
+    if !amended {
         return Err(Error::new(first.to_string()));
     }
     // The line of the text is lost, but not the key.
@@ -105,13 +103,11 @@ pub fn parse_process(text: &[u8]) -> Result<(Process, Vec<String>)> {
         Err(error) => error,
     };
     let mut warnings = Vec::new();
-    if let Ok(mut value) = serde_json::from_slice::<Value>(text) {
-        drop_unknown_capabilities(&mut value, &mut warnings);
-        if !warnings.is_empty()
-            && let Ok(process) = serde_json::from_value(value)
-        {
-            return Ok((process, warnings));
-        }
+    if let Ok(mut value) = serde_json::from_slice::<Value>(text)
+        && amend(&mut value, &mut warnings)
+        && let Ok(process) = serde_json::from_value(value)
+    {
+        return Ok((process, warnings));
     }
     Err(Error::new(first.to_string()))
 }
@@ -129,22 +125,49 @@ fn refuse_landlock(text: &[u8], pointer: &str, key: &str) -> Result<()> {
     Ok(())
 }
 
+/// Changes what oci-spec does not take of a process as config.md has it. Whether there was something.
+fn amend(process: &mut Value, warnings: &mut Vec<String>) -> bool {
+    let flags = rename_flags(process);
+    drop_unknown_capabilities(process, warnings);
+    flags || !warnings.is_empty()
+}
+
+/// Gives two flags the names that oci-spec 0.10 has for them.
+fn rename_flags(process: &mut Value) -> bool {
+    let flags = process.pointer_mut("/scheduler/flags").and_then(Value::as_array_mut);
+    let mut renamed = false;
+    for flag in flags.into_iter().flatten() {
+        *flag = match flag.as_str() {
+            Some("SCHED_FLAG_RESET_ON_FORK") => "SCHED_RESET_ON_FORK".into(),
+            Some("SCHED_FLAG_DL_OVERRUN") => "SCHED_FLAG_D_L_OVERRUN".into(),
+            _ => continue,
+        };
+        renamed = true;
+    }
+    renamed
+}
+
 fn drop_unknown_capabilities(process: &mut Value, warnings: &mut Vec<String>) {
     use std::str::FromStr;
     let Some(sets) = process.get_mut("capabilities").and_then(Value::as_object_mut) else { return };
     for (set, names) in sets {
         let Some(names) = names.as_array_mut() else { continue };
-        names.retain(|name| {
-            let known = name.as_str().is_none_or(|name| {
+        let unknown = names.extract_if(.., |name| {
+            name.as_str().is_some_and(|name| {
                 let short = name.strip_prefix("CAP_").unwrap_or(name);
-                oci_spec::runtime::Capability::from_str(short).is_ok()
-            });
-            if !known {
-                warnings
-                    .push(format!("process.capabilities.{set}: {name} is not known, and ignored"));
-            }
-            known
+                oci_spec::runtime::Capability::from_str(short).is_err()
+            })
         });
+        let mut unknown: Vec<String> =
+            unknown.filter_map(|name| name.as_str().map(str::to_owned)).collect();
+        if !unknown.is_empty() {
+            unknown.sort();
+            unknown.dedup();
+            let unknown = unknown.join(" ");
+            warnings.push(format!(
+                "process.capabilities.{set}: ignoring unknown or unavailable capabilities: [{unknown}]"
+            ));
+        }
     }
 }
 
@@ -380,11 +403,116 @@ mod tests {
     #[test]
     fn unknown_capabilities_are_left_out() {
         let mut value = document();
-        value["process"]["capabilities"] = json!({"bounding": ["CAP_KILL", "CAP_NEW"]});
+        value["process"]["capabilities"] = json!({"bounding": ["CAP_KILL", "CAP_NEW", "X"]});
         let (spec, warnings) = parse(&serde_json::to_vec(&value).unwrap()).unwrap();
         let process = spec.process().as_ref().unwrap();
         let sets = process.capabilities().as_ref().unwrap();
         assert_eq!(sets.bounding().as_ref().unwrap().len(), 1);
         assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].ends_with("[CAP_NEW X]"), "{}", warnings[0]);
+    }
+
+    /// Whether all that `wanted` holds is in `got`, by key and value.
+    fn lost(wanted: &Value, got: &Value, at: &str) -> Vec<String> {
+        let each = |key: String, wanted: &Value, got: Option<&Value>| match got {
+            None => vec![key],
+            Some(got) => lost(wanted, got, &key),
+        };
+        match wanted {
+            Value::Object(map) => {
+                map.iter().flat_map(|(k, v)| each(format!("{at}.{k}"), v, got.get(k))).collect()
+            }
+            Value::Array(list) => (list.iter().enumerate())
+                .flat_map(|(n, v)| each(format!("{at}[{n}]"), v, got.get(n)))
+                .collect(),
+            _ if wanted == got => Vec::new(),
+            _ => vec![format!("{at}: {got}")],
+        }
+    }
+
+    #[test]
+    fn no_property_of_the_specification_is_lost() {
+        let device = json!({"major": 8, "minor": 0, "weight": 500, "leafWeight": 300});
+        let rate = json!([{"major": 8, "minor": 0, "rate": 600}]);
+        let mut value = document();
+        value["domainname"] = json!("example");
+        value["mounts"] = json!([{
+            "destination": "/a", "type": "bind", "source": "/b", "options": ["rbind"],
+            "uidMappings": [{"containerID": 0, "hostID": 1, "size": 1}],
+            "gidMappings": [{"containerID": 0, "hostID": 1, "size": 1}],
+        }]);
+        let process = json!({
+            "terminal": true, "consoleSize": {"height": 1, "width": 2},
+            "user": {"uid": 1, "gid": 2, "umask": 18, "additionalGids": [3]},
+            "rlimits": [{"type": "RLIMIT_RTTIME", "soft": 1, "hard": 1}],
+            "apparmorProfile": "a", "selinuxLabel": "b", "noNewPrivileges": true, "oomScoreAdj": 5,
+            "scheduler": {"policy": "SCHED_DEADLINE", "nice": 1, "priority": 2, "runtime": 3,
+                "deadline": 4, "period": 5, "flags": ["SCHED_FLAG_RECLAIM"]},
+            "ioPriority": {"class": "IOPRIO_CLASS_IDLE", "priority": 4},
+            "execCPUAffinity": {"initial": "7", "final": "0-3"},
+        });
+        for (key, property) in process.as_object().unwrap() {
+            value["process"][key] = property.clone();
+        }
+        let linux = json!({
+            "uidMappings": [{"containerID": 0, "hostID": 1, "size": 1}],
+            "gidMappings": [{"containerID": 0, "hostID": 1, "size": 1}],
+            "timeOffsets": {"monotonic": {"secs": 1, "nanosecs": 2}, "boottime": {"secs": -3}},
+            "devices": [{"path": "/dev/a", "type": "c", "major": 1, "minor": 2, "fileMode": 432,
+                "uid": 1, "gid": 2}],
+            "netDevices": {"eth0": {"name": "eth1"}},
+            "cgroupsPath": "/a", "sysctl": {"a": "b"}, "rootfsPropagation": "slave",
+            "maskedPaths": ["/a"], "readonlyPaths": ["/b"], "mountLabel": "c",
+            "intelRdt": {"closID": "a", "l3CacheSchema": "b", "memBwSchema": "c",
+                "schemata": ["d"], "enableMonitoring": true},
+            "memoryPolicy": {"mode": "MPOL_BIND", "nodes": "0", "flags": ["MPOL_F_STATIC_NODES"]},
+            "personality": {"domain": "LINUX32", "flags": ["x"]},
+            "seccomp": {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 1,
+                "architectures": ["SCMP_ARCH_X86"], "flags": ["SECCOMP_FILTER_FLAG_LOG"],
+                "listenerPath": "/a", "listenerMetadata": "b",
+                "syscalls": [{"names": ["a"], "action": "SCMP_ACT_NOTIFY", "errnoRet": 2,
+                    "args": [{"index": 1, "value": 2, "valueTwo": 3, "op": "SCMP_CMP_NE"}]}]},
+            "resources": {
+                "devices": [{"allow": true, "type": "c", "major": 1, "minor": 2, "access": "r"}],
+                "memory": {"limit": 1, "reservation": 2, "swap": 3, "kernel": 4, "kernelTCP": 5,
+                    "swappiness": 6, "disableOOMKiller": true, "useHierarchy": true,
+                    "checkBeforeUpdate": true},
+                "cpu": {"shares": 1, "quota": -1, "burst": 3, "period": 4, "realtimeRuntime": 5,
+                    "realtimePeriod": 6, "cpus": "0", "mems": "0", "idle": 1},
+                "blockIO": {"weight": 10, "leafWeight": 11, "weightDevice": [device],
+                    "throttleReadBpsDevice": rate, "throttleWriteBpsDevice": rate,
+                    "throttleReadIOPSDevice": rate, "throttleWriteIOPSDevice": rate},
+                "hugepageLimits": [{"pageSize": "2MB", "limit": 1}],
+                "network": {"classID": 1, "priorities": [{"name": "eth0", "priority": 2}]},
+                "pids": {"limit": -1}, "rdma": {"mlx": {"hcaHandles": 1, "hcaObjects": 2}},
+                "unified": {"memory.high": "1"},
+            },
+        });
+        for (key, property) in linux.as_object().unwrap() {
+            value["linux"][key] = property.clone();
+        }
+        let (spec, warnings) = parse(&serde_json::to_vec(&value).unwrap()).unwrap();
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let lost = lost(&value, &serde_json::to_value(&spec).unwrap(), "");
+        assert!(lost.is_empty(), "{lost:#?}");
+    }
+
+    #[test]
+    fn flags_have_the_names_of_the_specification() {
+        for name in [
+            "SCHED_FLAG_RESET_ON_FORK",
+            "SCHED_FLAG_RECLAIM",
+            "SCHED_FLAG_DL_OVERRUN",
+            "SCHED_FLAG_KEEP_POLICY",
+            "SCHED_FLAG_KEEP_PARAMS",
+            "SCHED_FLAG_UTIL_CLAMP_MIN",
+            "SCHED_FLAG_UTIL_CLAMP_MAX",
+        ] {
+            let mut value = document();
+            value["process"]["scheduler"] = json!({"policy": "SCHED_OTHER", "flags": [name]});
+            let (spec, _) = parse(&serde_json::to_vec(&value).unwrap()).unwrap();
+            let scheduler = spec.process().as_ref().unwrap().scheduler().clone();
+            assert_eq!(scheduler.unwrap().flags().as_ref().map(Vec::len), Some(1), "{name}");
+        }
     }
 }

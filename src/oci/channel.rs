@@ -135,7 +135,7 @@ impl Door {
     ///
     /// As bind(2).
     pub fn make(dir: &Path, name: &str) -> Result<Door> {
-        let (socket, address, _dir) = socket_at(dir, name)?;
+        let (socket, address, _dir) = socket_at(dir, name, SocketType::SEQPACKET)?;
         bind(&socket, &address).context(dir.join(name).display())?;
         listen(&socket, 1).context("listen")?;
         Ok(Door(socket))
@@ -161,7 +161,7 @@ impl Door {
     ///
     /// As connect(2).
     pub fn knock(dir: &Path, name: &str) -> Result<Option<Channel>> {
-        let (socket, address, _dir) = socket_at(dir, name)?;
+        let (socket, address, _dir) = socket_at(dir, name, SocketType::SEQPACKET)?;
         match connect(&socket, &address) {
             Ok(()) => Ok(Some(Channel(socket))),
             Err(Errno::NOENT | Errno::CONNREFUSED) => Ok(None),
@@ -172,8 +172,15 @@ impl Door {
 
 /// A socket, and an address for `name` in `dir` that is short however long the path is: an address has room
 /// for 107 bytes. The directory stays open as long as the address is used.
-fn socket_at(dir: &Path, name: &str) -> Result<(OwnedFd, SocketAddrUnix, Option<File>)> {
-    let kind = SocketType::SEQPACKET;
+///
+/// # Errors
+///
+/// As socket(2) and open(2).
+pub fn socket_at(
+    dir: &Path,
+    name: &str,
+    kind: SocketType,
+) -> Result<(OwnedFd, SocketAddrUnix, Option<File>)> {
     let socket =
         socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).context("socket")?;
     let whole = dir.join(name);

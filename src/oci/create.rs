@@ -1,7 +1,7 @@
 //! `create`: from a bundle to a process that waits for `start`.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use rustix::process::{WaitOptions, waitpid};
 use super::bundle::Bundle;
 use super::cgroup::{Cgroup, Request};
 use super::channel::{Channel, Door, Tag};
-use super::hooks::{self, Point};
+use super::hooks::{self, Place, Point};
 use super::namespaces::Namespaces;
+use super::notify::{self, Notify};
 use super::policy::Policy;
 use super::process::{Around, Program};
 use super::rootfs::{self, Surroundings};
 use super::runtime::Runtime;
 use super::state::{self, Container, Lock, Record, START, Status};
 use super::sys::process::{self as sys, Process};
-use super::{Context, Error, Result, init, listener, mapping};
+use super::{Context, Error, Result, init, lifecycle, listener, mapping};
 
 /// What `create` and `run` are told.
 #[derive(Clone, Debug, Default)]
@@ -54,17 +55,22 @@ pub struct Created {
     pub init: Process,
     /// Where it waits for the runtime to say start, see [`create`].
     pub channel: Channel,
+    /// Where its program says that it is ready, if somebody waits for it and it is started already.
+    pub notify: Option<Notify>,
 }
 
 /// Undoes what was done, unless it is disarmed.
-struct Undo {
+struct Undo<'a> {
+    runtime: &'a Runtime<'a>,
     container: Container,
     cgroup: Option<Cgroup>,
     init: Option<Process>,
+    /// What is known of it, once hooks ran for it: then others have to.
+    hooked: Option<Record>,
     armed: bool,
 }
 
-impl Drop for Undo {
+impl Drop for Undo<'_> {
     fn drop(&mut self) {
         if !self.armed {
             return;
@@ -79,6 +85,9 @@ impl Drop for Undo {
             let _stays = cgroup.remove();
         }
         let _stays = self.container.remove();
+        if let Some(record) = &self.hooked {
+            lifecycle::poststop(self.runtime, record);
+        }
     }
 }
 
@@ -95,7 +104,10 @@ pub fn create(
     wait: bool,
 ) -> Result<Created> {
     state::check_id(&options.id)?;
-    let bundle = Bundle::read(&options.bundle, options.config.as_deref())?;
+    let mut bundle = Bundle::read(&options.bundle, options.config.as_deref())?;
+    let state = runtime.root.container(&options.id)?;
+    let notifies = notify::weave(&mut bundle.spec, state.dir());
+    let bundle = bundle;
     for warning in &bundle.warnings {
         runtime.warn(warning);
     }
@@ -103,7 +115,7 @@ pub fn create(
     let process = bundle.process()?;
     let around = Around { linux: spec.linux().as_ref(), annotations: spec.annotations().as_ref() };
     let mut program = Program::prepare(process, &around)?;
-    let preserved = preserved(options.preserve_fds, &mut program)?;
+    let preserved = preserved(options.preserve_fds, &mut program);
     let console = console_for(process.terminal().unwrap_or(false), options, console)?;
     let namespaces = Namespaces::of(spec)?;
     let policy = Policy::gather(runtime, spec)?;
@@ -113,7 +125,7 @@ pub fn create(
     let agent = listener::Agent::of(spec, &program)?;
 
     let (container, lock) = runtime.root.claim(&options.id)?;
-    let mut undo = Undo { container, cgroup: None, init: None, armed: true };
+    let mut undo = Undo { runtime, container, cgroup: None, init: None, hooked: None, armed: true };
     let mut record = Record::new(&options.id, &bundle, runtime.manager);
     record.rootless = runtime.rootless;
     record.fenced = policy.is_some();
@@ -121,6 +133,9 @@ pub fn create(
     record.namespaces = namespaces.all();
     record.leads = namespaces.is_new(Kind::Pid);
     undo.container.keep_config(&bundle.text)?;
+    if notifies {
+        notify::make(undo.container.dir())?;
+    }
     let traps = policy.as_ref().map(|policy| policy.keep(&undo.container)).transpose()?;
 
     let mut warn = |text: String| runtime.warn(text);
@@ -165,7 +180,7 @@ pub fn create(
             console,
             door,
             keyring,
-            preserved,
+            preserved: &preserved,
             policy: policy.as_ref().zip(traps),
         };
         init::run(job, theirs)
@@ -197,7 +212,8 @@ pub fn create(
             // A hook may ask for the state.
             undo.container.write(&record)?;
         }
-        hooks::run(point, hooks, &creating, Some(&bundle.dir))?;
+        undo.hooked = Some(record.clone()).filter(|record| !record.poststop.is_empty());
+        hooks::run(point, hooks, &creating, Place { dir: Some(&bundle.dir), env: None })?;
     }
     go(&ours, made)?;
 
@@ -211,11 +227,12 @@ pub fn create(
     if let Some(path) = &options.pid_file {
         write_pid(path, number)?;
     }
+    let notify = if wait { None } else { Notify::listen(undo.container.dir())? };
     go(&ours, made)?;
     undo.armed = false;
     let Some(init) = undo.init.take() else { return Err(Error::new("no process")) };
     let container = runtime.root.container(&options.id)?;
-    Ok(Created { lock, container, record, init, channel: ours })
+    Ok(Created { lock, container, record, init, channel: ours, notify })
 }
 
 fn go(channel: &Channel, init: &Process) -> Result<()> {
@@ -266,25 +283,16 @@ pub(super) fn listening() -> u32 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The number of descriptors that are kept: those asked for, and those of socket activation,
+/// The descriptors that are kept: those that are open of the ones asked for, and of socket activation's,
 /// sd_listen_fds(3).
-///
-/// # Errors
-///
-/// A descriptor that is not open.
-pub fn preserved(asked: u32, program: &mut Program) -> Result<u32> {
+pub fn preserved(asked: u32, program: &mut Program) -> Vec<RawFd> {
     let listening = listening();
     if listening > 0 {
         program.set_variable("LISTEN_FDS", &listening.to_string());
         program.set_variable("LISTEN_PID", "1");
     }
-    let all = asked.saturating_add(listening);
-    for fd in 3..3 + all.min(1 << 20) {
-        if !sys::is_open(fd.cast_signed()) {
-            return Err(Error::new(format!("--preserve-fds: descriptor {fd} is not open")));
-        }
-    }
-    Ok(all)
+    let all = asked.saturating_add(listening).min(1 << 20).cast_signed();
+    (3..3 + all).filter(|fd| sys::is_inherited(*fd)).collect()
 }
 
 /// The socket that gets the terminal, if there is to be one.

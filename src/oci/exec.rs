@@ -1,7 +1,7 @@
 //! `exec`: one more process in a running container.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 
 use oci_spec::runtime::{LinuxNamespaceType as Kind, Process, Spec};
@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::process::setsid;
 use serde_json::{Value, json};
 
+use super::cgroup::Below;
 use super::channel::{Channel, Tag, connect_stream};
 use super::create::{preserved, said, write_pid};
 use super::namespaces::{flag, follow};
@@ -55,6 +56,8 @@ pub struct Options {
     pub preserve_fds: u32,
     /// Start it in a container that is paused, too.
     pub ignore_paused: bool,
+    /// Cgroups below the container's, `[CONTROLLER,...:]PATH`.
+    pub cgroups: Vec<String>,
 }
 
 /// The document of the new process.
@@ -176,7 +179,7 @@ pub fn exec(
     let process = document(options, &spec, runtime)?;
     let around = Around { linux: spec.linux().as_ref(), annotations: spec.annotations().as_ref() };
     let mut program = Program::prepare(&process, &around)?;
-    let preserved = preserved(options.preserve_fds, &mut program)?;
+    let preserved = preserved(options.preserve_fds, &mut program);
     let console = match (process.terminal().unwrap_or(false), terminal, &options.console_socket) {
         (false, _, Some(_)) => {
             return Err(Error::new("--console-socket: the process has no terminal"));
@@ -211,7 +214,7 @@ pub fn exec(
             process: &process,
             console: console.as_ref(),
             keyring: keyring.as_ref(),
-            preserved,
+            preserved: &preserved,
             user_namespace: kinds & flag(Kind::User) != 0,
         };
         run(&job, policy.as_ref().zip(traps), theirs)
@@ -241,8 +244,12 @@ fn drive(
     if let Some(list) = affinity.and_then(|affinity| affinity.initial().as_deref()) {
         schedule::affinity(made.pid, list)?;
     }
-    if let Some(cgroup) = &record.cgroup {
-        cgroup.enter(made.pid)?;
+    let below: Vec<Below> =
+        options.cgroups.iter().map(|text| Below::parse(text)).collect::<Result<_>>()?;
+    match &record.cgroup {
+        Some(cgroup) => cgroup.enter_at(made.pid, &below)?,
+        None if below.is_empty() => {}
+        None => return Err(Error::new("--cgroup: the container has no cgroup")),
     }
     if let Some(list) = affinity.and_then(|affinity| affinity.cpu_affinity_final().as_deref()) {
         schedule::affinity(made.pid, list)?;
@@ -272,7 +279,7 @@ struct Job<'a> {
     process: &'a Process,
     console: Option<&'a OwnedFd>,
     keyring: Option<&'a CString>,
-    preserved: u32,
+    preserved: &'a [RawFd],
     user_namespace: bool,
 }
 
@@ -304,7 +311,7 @@ fn prepare(job: &Job<'_>, channel: &Channel) -> Result<super::process::Settled> 
     if let Some(socket) = job.console {
         console::make(job.process)?.take(socket.as_fd())?;
     }
-    own_stdio(job.program.uid());
+    own_stdio(job.program.uid(), job.program.gid());
     let announce = |number: i32| channel.send(Tag::Listener, &number.to_ne_bytes());
     let announce: Option<&dyn Fn(i32) -> Result<()>> =
         if job.program.listens() { Some(&announce) } else { None };

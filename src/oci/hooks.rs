@@ -67,19 +67,29 @@ impl Point {
     }
 }
 
+/// Where a hook runs.
+#[derive(Clone, Copy, Default)]
+pub struct Place<'a> {
+    /// The directory it starts in, if not ours.
+    pub dir: Option<&'a Path>,
+    /// The environment of hooks that have none of their own, if not ours: the specification leaves it open, and
+    /// other runtimes let those in the runtime's namespaces inherit theirs, and those in the container the
+    /// program's.
+    pub env: Option<&'a [String]>,
+}
+
 /// Runs hooks one after the other, each with the state on standard input, and stops at the first that fails.
-/// `dir` is where they start.
 ///
 /// # Errors
 ///
 /// The hook that could not be run, failed, or took longer than its timeout.
-pub fn run(point: Point, hooks: &[Hook], state: &View<'_>, dir: Option<&Path>) -> Result<()> {
+pub fn run(point: Point, hooks: &[Hook], state: &View<'_>, place: Place<'_>) -> Result<()> {
     if hooks.is_empty() {
         return Ok(());
     }
     let state = serde_json::to_vec(state).context("state")?;
     for (at, hook) in hooks.iter().enumerate() {
-        one(hook, &state, dir).context(format!(
+        one(hook, &state, place).context(format!(
             "hooks.{}[{at}]: {}",
             point.name(),
             hook.path().display()
@@ -94,7 +104,7 @@ fn memory(name: &str) -> Result<File> {
     memfd_create(name, MemfdFlags::CLOEXEC).map(File::from).context("memfd_create")
 }
 
-fn one(hook: &Hook, state: &[u8], dir: Option<&Path>) -> Result<()> {
+fn one(hook: &Hook, state: &[u8], place: Place<'_>) -> Result<()> {
     let mut input = memory("state")?;
     input.write_all(state).and_then(|()| input.seek(SeekFrom::Start(0))).context("state")?;
     let mut output = memory("output")?;
@@ -104,15 +114,18 @@ fn one(hook: &Hook, state: &[u8], dir: Option<&Path>) -> Result<()> {
     if let Some((name, args)) = hook.args().as_deref().and_then(<[String]>::split_first) {
         command.arg0(name).args(args);
     }
-    command.env_clear();
-    for entry in hook.env().iter().flatten() {
+    let env = hook.env().as_deref().or(place.env);
+    if env.is_some() {
+        command.env_clear();
+    }
+    for entry in env.unwrap_or_default() {
         let (name, value) = entry.split_once('=').unwrap_or((entry, ""));
         if name.is_empty() || entry.contains('\0') {
             return Err(Error::new(format!("env: {entry:?} is no variable")));
         }
         command.env(name, value);
     }
-    if let Some(dir) = dir {
+    if let Some(dir) = place.dir {
         command.current_dir(dir);
     }
     command.stdin(input).stdout(copy()?).stderr(copy()?).process_group(0);

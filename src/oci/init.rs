@@ -1,6 +1,6 @@
 //! The process that becomes the container's program: from clone3(2) to execve(2).
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 use oci_spec::runtime::{LinuxNamespaceType as Kind, Spec};
 use rustix::io::Errno;
@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Gid, Uid, setsid};
 
 use super::channel::{Channel, Door, Tag};
-use super::hooks::{self, Point};
+use super::hooks::{self, Place, Point};
 use super::namespaces::Namespaces;
 use super::policy::Policy;
 use super::process::{Program, Settled, own_stdio};
@@ -40,8 +40,8 @@ pub struct Job<'a> {
     pub door: Option<Door>,
     /// The name of the new session keyring.
     pub keyring: Option<std::ffi::CString>,
-    /// Descriptors from 3 on that the program keeps.
-    pub preserved: u32,
+    /// Descriptors that the program keeps.
+    pub preserved: &'a [RawFd],
     /// The policy, and where its traps go.
     pub policy: Option<(&'a Policy, TrapFd)>,
 }
@@ -89,6 +89,7 @@ fn create(job: Job<'_>, channel: &Channel) -> Result<(Settled, Option<Door>)> {
     // With the mappings.
     wait(channel)?;
     let spec = job.spec;
+    job.namespaces.time(spec)?;
     if job.namespaces.has_user() {
         become_root()?;
     }
@@ -100,7 +101,7 @@ fn create(job: Job<'_>, channel: &Channel) -> Result<(Settled, Option<Door>)> {
     if let Some(name) = &job.keyring {
         join_keyring(name)?;
     }
-    job.namespaces.late(spec)?;
+    job.namespaces.cgroup()?;
     if job.namespaces.is_new(Kind::Network) {
         loopback()?;
     }
@@ -121,7 +122,7 @@ fn create(job: Job<'_>, channel: &Channel) -> Result<(Settled, Option<Door>)> {
         Point::CreateContainer,
         Point::CreateContainer.of(hooks),
         &state,
-        Some(&job.record.bundle),
+        Place { dir: Some(&job.record.bundle), env: None },
     )?;
     built.enter(&job.around)?;
     job.program.make_cwd();
@@ -131,7 +132,7 @@ fn create(job: Job<'_>, channel: &Channel) -> Result<(Settled, Option<Door>)> {
         console.take(socket.as_fd())?;
     }
     built.finish(&job.around)?;
-    own_stdio(job.program.uid());
+    own_stdio(job.program.uid(), job.program.gid());
     // From here on the container's own processes could look at this one, if they shared its user.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .context("PR_SET_DUMPABLE")?;
@@ -151,7 +152,8 @@ fn start(spec: &Spec, record: &Record, channel: &Channel) -> Result<()> {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let state = record.view(Status::Created, own);
     let hooks = Point::StartContainer.of(spec.hooks().as_ref());
-    hooks::run(Point::StartContainer, hooks, &state, None)
+    let env = spec.process().as_ref().and_then(|process| process.env().as_deref());
+    hooks::run(Point::StartContainer, hooks, &state, Place { dir: None, env })
 }
 
 /// Root of the user namespace that was just entered: until then, this process was a user of the host's.

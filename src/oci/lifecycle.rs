@@ -1,20 +1,24 @@
 //! Commands on a container that exists: `start`, `kill`, `delete`, `pause`, `resume`, `update`.
 
-use std::os::fd::AsFd;
-use std::time::Duration;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use oci_spec::runtime::LinuxResources;
 use rustix::io::Errno;
+use rustix::process::Pid;
 
 use super::channel::{Channel, Door, Tag};
-use super::hooks::{self, Point};
+use super::hooks::{self, Place, Point};
+use super::notify::Notify;
 use super::runtime::Runtime;
-use super::state::{Container, Record, START, Status};
+use super::state::{self, Container, Record, START, Status};
 use super::sys::process;
 use super::{Context, Error, Result, bundle, cgroup};
 
 /// How long a process that was killed may take to end.
 const DYING: Duration = Duration::from_secs(10);
+/// How long it takes, if nothing is in its way.
+const SOON: Duration = Duration::from_millis(100);
 /// SIGKILL.
 const KILL: i32 = 9;
 
@@ -29,12 +33,13 @@ fn not(id: &str, status: Status, wanted: &str) -> Error {
 /// The container is in another state; what its process says went wrong.
 pub fn start(runtime: &Runtime<'_>, id: &str) -> Result<()> {
     let container = runtime.root.container(id)?;
-    let _lock = container.lock(id)?;
+    let lock = container.lock(id)?;
     let record = container.complete(id)?;
     match container.status(&record) {
         Status::Created => {}
         status => return Err(not(id, status, "created")),
     }
+    let notify = Notify::listen(container.dir())?;
     let Some(channel) = Door::knock(container.dir(), START)? else {
         // Its process started, and `start` did not live to say so; or it ended just now.
         container.started()?;
@@ -43,8 +48,13 @@ pub fn start(runtime: &Runtime<'_>, id: &str) -> Result<()> {
     let result = started(&channel);
     container.started()?;
     result?;
-    poststart(runtime, &record);
-    Ok(())
+    poststart(runtime, &container, &record)?;
+    // It may take long, and be ended meanwhile.
+    drop(lock);
+    match (notify, record.init()) {
+        (Some(notify), Some(init)) => notify.wait(&init),
+        _ => Ok(()),
+    }
 }
 
 /// Waits until the process, which was told to start, runs the program.
@@ -61,12 +71,27 @@ pub fn started(channel: &Channel) -> Result<()> {
     }
 }
 
-/// Runs the hooks that come after the start. One that fails is a warning, runtime.md.
-pub fn poststart(runtime: &Runtime<'_>, record: &Record) {
+/// Runs the hooks that come after the start.
+///
+/// # Errors
+///
+/// The hook that failed. The container is gone then, as runtime.md has it.
+pub fn poststart(runtime: &Runtime<'_>, container: &Container, record: &Record) -> Result<()> {
     let state = record.view(Status::Running, record.pid.unwrap_or(0));
-    let done = hooks::run(Point::Poststart, &record.poststart, &state, Some(&record.bundle));
-    if let Err(error) = done {
-        runtime.warn(error);
+    let place = Place { dir: Some(&record.bundle), env: None };
+    hooks::run(Point::Poststart, &record.poststart, &state, place).inspect_err(|_| {
+        remove(runtime, container, record).unwrap_or_else(|other| runtime.warn(other));
+    })
+}
+
+/// Runs the hooks that come when a container is gone. One that fails is logged, and the others run, runtime.md.
+pub fn poststop(runtime: &Runtime<'_>, record: &Record) {
+    let state = record.view(Status::Stopped, 0);
+    let place = Place { dir: Some(&record.bundle), env: None };
+    for hook in &record.poststop {
+        if let Err(error) = hooks::run(Point::Poststop, std::slice::from_ref(hook), &state, place) {
+            runtime.warn(error);
+        }
     }
 }
 
@@ -130,7 +155,9 @@ pub fn delete(runtime: &Runtime<'_>, id: &str, force: bool) -> Result<()> {
     };
     if !force {
         match container.status(&record) {
-            Status::Stopped => {}
+            // runtime.md wants one that is created refused. Engines delete what they never started without
+            // force, for other runtimes end it then.
+            Status::Stopped | Status::Created => {}
             status => return Err(not(id, status, "stopped")),
         }
     }
@@ -164,7 +191,7 @@ pub fn remove(runtime: &Runtime<'_>, container: &Container, record: &Record) -> 
         if let Some(cgroup) = record.cgroup.as_ref().filter(|cgroup| cgroup.frozen()) {
             cgroup.freeze(false)?;
         }
-        if !hooks::ends(&init, Some(DYING))? {
+        if !ends(record, &init)? {
             return Err(Error::new(format!("container {:?}: its process does not end", record.id)));
         }
     }
@@ -179,16 +206,33 @@ pub fn remove(runtime: &Runtime<'_>, container: &Container, record: &Record) -> 
         cgroup.remove()?;
     }
     container.remove()?;
-    let state = record.view(Status::Stopped, 0);
-    // Logged, and done all the same, runtime.md.
-    for hook in &record.poststop {
-        let done =
-            hooks::run(Point::Poststop, std::slice::from_ref(hook), &state, Some(&record.bundle));
-        if let Err(error) = done {
-            runtime.warn(error);
+    poststop(runtime, record);
+    Ok(())
+}
+
+/// Waits until the init process, which was killed, has ended, or has left all it had: that of a pid namespace
+/// stays as long as a process of the namespace waits to be reaped, by whoever executed it.
+fn ends(record: &Record, init: &OwnedFd) -> Result<bool> {
+    if hooks::ends(init, Some(SOON))? {
+        return Ok(true);
+    }
+    let (Some(cgroup), Some(pid)) = (&record.cgroup, record.pid) else {
+        return hooks::ends(init, Some(DYING));
+    };
+    if let Some(pid) = Pid::from_raw(pid) {
+        cgroup.take_back(pid);
+    }
+    let until = Instant::now() + DYING;
+    while Instant::now() < until {
+        if hooks::ends(init, Some(SOON))? {
+            return Ok(true);
+        }
+        // Cgroups are left last.
+        if state::is_ending(pid) && cgroup.processes().is_ok_and(|all| all.is_empty()) {
+            return Ok(true);
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 /// `pause` and `resume`.

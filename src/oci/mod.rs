@@ -20,6 +20,7 @@ pub mod lifecycle;
 mod listener;
 mod mapping;
 mod namespaces;
+mod notify;
 mod path;
 pub mod policy;
 mod process;

@@ -116,7 +116,8 @@ impl Namespaces {
         self.joins(Kind::User) || self.joins(Kind::Pid) || (self.is_new(Kind::User) && other)
     }
 
-    /// Makes the process of the container, in its namespaces but for those that [`Namespaces::late`] enters.
+    /// Makes the process of the container, in its namespaces but for those that [`Namespaces::time`] and
+    /// [`Namespaces::cgroup`] enter.
     /// `None` is returned in that process; `theirs` is its end of the channel, `ours` the runtime's. `cgroup`
     /// is the directory of the cgroup that it is made in, where it [takes no two](Namespaces::takes_two).
     ///
@@ -168,24 +169,33 @@ impl Namespaces {
         }
     }
 
-    /// Enters the rest, in the process itself and once it is in its cgroup.
+    /// Enters a new time namespace, in the process itself. It has to be the user yet that it was made as: files
+    /// in `/proc` of one that has changed its user belong to the host's root.
     ///
     /// # Errors
     ///
-    /// As unshare(2) and setns(2).
-    pub fn late(&self, spec: &Spec) -> Result<()> {
-        if self.is_new(Kind::Cgroup) {
-            process::unshare(flag(Kind::Cgroup)).context("new cgroup namespace")?;
+    /// As unshare(2) and setns(2); offsets that the kernel does not take.
+    pub fn time(&self, spec: &Spec) -> Result<()> {
+        if !self.is_new(Kind::Time) {
+            return Ok(());
         }
-        if self.is_new(Kind::Time) {
-            process::unshare(flag(Kind::Time)).context("new time namespace")?;
-            time_offsets(spec)?;
-            let own =
-                File::open("/proc/self/ns/time_for_children").context("new time namespace")?;
-            move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::Time))
-                .context("new time namespace")?;
+        process::unshare(flag(Kind::Time)).context("new time namespace")?;
+        time_offsets(spec)?;
+        let own = File::open("/proc/self/ns/time_for_children").context("new time namespace")?;
+        move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::Time))
+            .context("new time namespace")
+    }
+
+    /// Enters a new cgroup namespace, in the process itself and once it is in its cgroup.
+    ///
+    /// # Errors
+    ///
+    /// As unshare(2).
+    pub fn cgroup(&self) -> Result<()> {
+        match self.is_new(Kind::Cgroup) {
+            true => process::unshare(flag(Kind::Cgroup)).context("new cgroup namespace"),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Says why the kernel makes no namespaces.

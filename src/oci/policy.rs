@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -244,7 +244,7 @@ impl Policy {
         &self,
         program: &Program,
         settled: &Settled,
-        preserved: u32,
+        preserved: &[RawFd],
         traps: TrapFd,
         channel: Channel,
     ) -> ! {
@@ -266,7 +266,13 @@ impl Policy {
         }
     }
 
-    fn run(&self, program: &Program, preserved: u32, traps: TrapFd, inside: Inside) -> Result<u8> {
+    fn run(
+        &self,
+        program: &Program,
+        preserved: &[RawFd],
+        traps: TrapFd,
+        inside: Inside,
+    ) -> Result<u8> {
         check_procfs()?;
         program.set_capabilities()?;
         let (args, env) = program.words();
@@ -278,7 +284,7 @@ impl Policy {
             env,
             policy,
             accept: self.accept.clone(),
-            inherit: (3..3 + preserved.cast_signed()).collect(),
+            inherit: preserved.to_vec(),
             traps: Some(traps),
             // Nobody may be there to answer.
             query_timeout: Duration::ZERO,

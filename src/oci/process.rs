@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -146,6 +146,12 @@ impl Program {
         self.uid.as_raw()
     }
 
+    /// The group, as the container knows it.
+    #[must_use]
+    pub fn gid(&self) -> u32 {
+        self.gid.as_raw()
+    }
+
     /// Adds a variable to the environment.
     pub fn set_variable(&mut self, name: &str, value: &str) {
         self.env.retain(|entry| entry.split_once('=').is_none_or(|(known, _)| known != name));
@@ -189,14 +195,13 @@ impl Program {
     pub fn settle(
         &self,
         label: Option<OwnedFd>,
-        preserved: u32,
+        preserved: &[RawFd],
         announce: Option<&dyn Fn(i32) -> Result<()>>,
     ) -> Result<Settled> {
         self.own.apply()?;
-        process::close_on_exec(3 + preserved).context("close_range")?;
-        for fd in 3..3 + preserved {
-            process::keep_open(fd.cast_signed())
-                .context(format!("--preserve-fds: descriptor {fd}"))?;
+        process::close_on_exec(3).context("close_range")?;
+        for fd in preserved {
+            process::keep_open(*fd).context(format!("--preserve-fds: descriptor {fd}"))?;
         }
         if let (Some(label), Some(file)) = (&self.label, label) {
             label.write(&file)?;
@@ -439,16 +444,17 @@ impl Sets {
 }
 
 /// Gives the user of the container the pipes and terminals that are its standard streams, so that it can open
-/// `/dev/stdout`. Devices and files of the host keep their owner.
-pub fn own_stdio(uid: u32) {
+/// `/dev/stdout`. Devices and files of the host keep their owner, and terminals their group.
+pub fn own_stdio(uid: u32, gid: u32) {
     use rustix::fs::{FileType, fstat};
     for fd in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
         let Ok(stat) = fstat(fd) else { continue };
         let kind = FileType::from_raw_mode(stat.st_mode);
         let terminal = kind.is_char_device() && rustix::termios::isatty(fd);
         if stat.st_uid != uid && (kind.is_fifo() || terminal) {
+            let group = kind.is_fifo().then(|| Gid::from_raw(gid));
             // It may be another's, or on a file system that is read-only.
-            let _kept = rustix::fs::fchown(fd, Some(Uid::from_raw(uid)), None);
+            let _kept = rustix::fs::fchown(fd, Some(Uid::from_raw(uid)), group);
         }
     }
 }

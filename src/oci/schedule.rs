@@ -4,6 +4,7 @@ use oci_spec::runtime::{
     IOPriorityClass, Linux, LinuxPersonalityDomain, LinuxSchedulerFlag, LinuxSchedulerPolicy,
     MemoryPolicyFlagType, MemoryPolicyModeType, PosixRlimitType, Process, Scheduler,
 };
+use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use rustix::thread::CpuSet;
 
@@ -74,7 +75,14 @@ impl Outside {
             process::io_priority(pid, class, level).context("process.ioPriority")?;
         }
         if let Some(scheduling) = self.scheduling {
-            process::schedule(pid, scheduling).context("process.scheduler")?;
+            process::schedule(pid, scheduling).map_err(|errno| {
+                let real_time = matches!(scheduling.policy, FIFO | RR);
+                let hint = match errno == Errno::PERM && real_time {
+                    true => " (has its cgroup no linux.resources.cpu.realtimeRuntime?)",
+                    false => "",
+                };
+                Error::new(format!("process.scheduler: sched_setattr: {errno}{hint}"))
+            })?;
         }
         Ok(())
     }
@@ -101,18 +109,61 @@ fn resource(kind: PosixRlimitType) -> Resource {
     }
 }
 
+/// Policies of sched(7).
+const FIFO: u32 = 1;
+const RR: u32 = 2;
+const DEADLINE: u32 = 6;
+
 fn scheduling(given: &Scheduler) -> Result<Scheduling> {
+    let read = policy(given)?;
+    if read.policy == DEADLINE {
+        check_deadline(given).map_err(|error| {
+            Error::new(format!("process.scheduler: sched_setattr: `SCHED_DEADLINE` {error}"))
+        })?;
+    }
+    Ok(read)
+}
+
+/// Says what sched(7) wants of the times, where the kernel would just say `EINVAL`.
+fn check_deadline(given: &Scheduler) -> Result<()> {
+    /// The least and the most of each, in nanoseconds.
+    const LEAST: u64 = 1 << 10;
+    const MOST: u64 = (1 << 63) - 1;
+    let need = |key: &str, value: &Option<u64>| {
+        value.ok_or_else(|| Error::new(format!("requires `{key}`")))
+    };
+    let runtime = need("runtime", given.runtime())?;
+    let deadline = need("deadline", given.deadline())?;
+    if runtime == 0 {
+        return Err(Error::new("runtime must be greater than 0"));
+    }
+    if !(LEAST..=MOST).contains(&runtime) {
+        return Err(Error::new(format!("runtime {runtime} must be between {LEAST} and {MOST}")));
+    }
+    if runtime > deadline {
+        return Err(Error::new(format!("runtime {runtime} must be <= deadline {deadline}")));
+    }
+    // Without a period, it is the deadline.
+    match given.period().filter(|period| *period != 0) {
+        Some(period) if deadline > period => {
+            Err(Error::new(format!("deadline {deadline} must be <= period {period}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn policy(given: &Scheduler) -> Result<Scheduling> {
     // sched(7); SCHED_ISO is reserved, and no kernel has it.
     let policy = match given.policy() {
         LinuxSchedulerPolicy::SchedOther => 0,
-        LinuxSchedulerPolicy::SchedFifo => 1,
-        LinuxSchedulerPolicy::SchedRr => 2,
+        LinuxSchedulerPolicy::SchedFifo => FIFO,
+        LinuxSchedulerPolicy::SchedRr => RR,
         LinuxSchedulerPolicy::SchedBatch => 3,
         LinuxSchedulerPolicy::SchedIso => {
             return Err(Error::new("process.scheduler.policy: no kernel has SCHED_ISO"));
         }
         LinuxSchedulerPolicy::SchedIdle => 5,
-        LinuxSchedulerPolicy::SchedDeadline => 6,
+        LinuxSchedulerPolicy::SchedDeadline => DEADLINE,
     };
     let flag = |flag: &LinuxSchedulerFlag| match flag {
         LinuxSchedulerFlag::SchedResetOnFork => 0x01,

@@ -145,10 +145,12 @@ pub fn check_id(id: &str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '+' | '-' | '.');
     if id.is_empty() || !id.chars().all(allowed) || matches!(id, "." | "..") {
         let known = "letters, digits, and any of _ + - . can be used";
-        return Err(Error::new(format!("invalid container id {id:?}: {known}")));
+        return Err(Error::new(format!(
+            "container ID {id:?} is empty or has an invalid character: {known}"
+        )));
     }
     if id.len() > LONGEST {
-        return Err(Error::new(format!("invalid container id: longer than {LONGEST} bytes")));
+        return Err(Error::new(format!("container ID: longer than {LONGEST} bytes")));
     }
     Ok(())
 }
@@ -489,6 +491,15 @@ pub fn start_time(pid: i32) -> Result<u64> {
         .ok_or_else(|| Error::new(format!("{path}: no start time")))
 }
 
+/// Whether process `pid`, which is not reaped, is on its way out and past all that could stop it.
+#[must_use]
+pub fn is_ending(pid: i32) -> bool {
+    /// `PF_EXITING` of the kernel's sched.h.
+    const EXITING: u64 = 0x4;
+    let Ok(text) = fs::read(format!("/proc/{pid}/stat")) else { return true };
+    Fields::read(&text).is_none_or(|fields| fields.flags & EXITING != 0)
+}
+
 fn alive(pid: i32, start_time: u64) -> bool {
     let Ok(text) = fs::read(format!("/proc/{pid}/stat")) else { return false };
     Fields::read(&text).is_some_and(|fields| {
@@ -496,9 +507,10 @@ fn alive(pid: i32, start_time: u64) -> bool {
     })
 }
 
-/// Two fields of `/proc/PID/stat`, proc_pid_stat(5).
+/// Fields of `/proc/PID/stat`, proc_pid_stat(5).
 struct Fields {
     state: u8,
+    flags: u64,
     start_time: u64,
 }
 
@@ -509,8 +521,9 @@ impl Fields {
         let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
         let mut fields = rest.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
-        // The state is field 3, the time field 22.
-        Some(Fields { state, start_time: fields.nth(18)?.parse().ok()? })
+        // The state is field 3, the flags are field 9, the time is field 22.
+        let flags = fields.nth(5)?.parse().ok()?;
+        Some(Fields { state, flags, start_time: fields.nth(12)?.parse().ok()? })
     }
 }
 
@@ -532,6 +545,6 @@ mod tests {
     fn a_name_with_parentheses_hides_no_field() {
         let text = b"7 (a) R 0 (b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 19";
         let fields = Fields::read(text).unwrap();
-        assert_eq!((fields.state, fields.start_time), (b'S', 4711));
+        assert_eq!((fields.state, fields.flags, fields.start_time), (b'S', 6, 4711));
     }
 }

@@ -284,6 +284,10 @@ pub struct ExecArgs {
     #[arg(long)]
     pub ignore_paused: bool,
 
+    /// Cgroup below the container's to run it in, in the hierarchies of the controllers or in all; repeat for more
+    #[arg(long, value_name = "[CONTROLLER,...:]PATH")]
+    pub cgroup: Vec<String>,
+
     /// Name of the container
     #[arg(value_name = "ID")]
     pub id: String,

@@ -35,8 +35,7 @@ impl Log {
 
     /// A message that ends the command.
     pub fn error(&self, message: &str) {
-        let _nowhere_to_report =
-            io::stderr().write_all(format!("{}: {}\n", self.name, printable(message)).as_bytes());
+        self.say("error", message);
         self.line("error", message);
     }
 
@@ -44,10 +43,14 @@ impl Log {
     /// container's.
     pub fn warning(&self, message: &str) {
         if self.file.is_none() {
-            let text = format!("{}: warning: {}\n", self.name, printable(message));
-            let _nowhere_to_report = io::stderr().write_all(text.as_bytes());
+            self.say("warning", message);
         }
         self.line("warning", message);
+    }
+
+    fn say(&self, level: &str, message: &str) {
+        let text = format!("{}: {level}: {}\n", self.name, printable(message));
+        let _nowhere_to_report = io::stderr().write_all(text.as_bytes());
     }
 
     fn line(&self, level: &str, message: &str) {

@@ -86,7 +86,7 @@ fn with_runtime(
     let log = match log::Log::open(global, name) {
         Ok(log) => log,
         Err(message) => {
-            eprintln!("{name}: {message}");
+            eprintln!("{name}: error: {message}");
             return 1;
         }
     };

@@ -11,7 +11,7 @@ use crate::cli::name;
 use crate::oci::attach::Attached;
 use crate::oci::create::{Created, Options};
 use crate::oci::runtime::Runtime;
-use crate::oci::{Error, Result, bundle, create as oci, exec as more, lifecycle};
+use crate::oci::{Context, Error, Result, bundle, create as oci, exec as more, lifecycle};
 
 /// A container to be run.
 pub struct Launch<'a> {
@@ -59,15 +59,23 @@ pub fn run(global: &GlobalArgs, launch: Launch<'_>, line: &[OsString]) -> u8 {
         let id = launch.id.clone().unwrap_or_else(made_up);
         let options = options(id, launch.bundle.to_owned(), launch.launch);
         if launch.detach {
-            started(runtime, &oci::create(runtime, &options, None, false)?)?;
-            return Ok(0);
+            let created = oci::create(runtime, &options, None, false)?;
+            started(runtime, &created)?;
+            let Created { lock, init, notify, .. } = created;
+            drop(lock);
+            return notify.map_or(Ok(0), |notify| notify.wait(&init.pidfd).map(|()| 0));
         }
         let terminal = options.console_socket.is_none() && has_terminal(&options);
         let (attached, socket) = Attached::prepare(terminal)?;
         let created = oci::create(runtime, &options, socket, false)?;
         started(runtime, &created)?;
-        let Created { lock, container, record, init, channel } = created;
+        let Created { lock, container, record, init, channel, notify } = created;
         drop((lock, channel));
+        if let Some(notify) = notify {
+            // It ends with the program.
+            let init = init.pidfd.try_clone().context("dup")?;
+            std::thread::spawn(move || notify.wait(&init));
+        }
         let code = attached.follow(&init)?;
         if !launch.keep {
             // Somebody else may have been quicker.
@@ -83,15 +91,11 @@ pub fn run(global: &GlobalArgs, launch: Launch<'_>, line: &[OsString]) -> u8 {
 
 /// Lets the program of a container that waits for it start; takes it away where that fails.
 fn started(runtime: &Runtime<'_>, created: &Created) -> Result<()> {
-    match lifecycle::started(&created.channel) {
-        Ok(()) => lifecycle::poststart(runtime, &created.record),
-        Err(error) => {
-            lifecycle::remove(runtime, &created.container, &created.record)
-                .unwrap_or_else(|other| runtime.warn(other));
-            return Err(error);
-        }
-    }
-    Ok(())
+    let Created { container, record, .. } = created;
+    lifecycle::started(&created.channel).inspect_err(|_| {
+        lifecycle::remove(runtime, container, record).unwrap_or_else(|other| runtime.warn(other));
+    })?;
+    lifecycle::poststart(runtime, container, record)
 }
 
 /// Whether the process of the document has a terminal. What is wrong with it is said when it is read.
@@ -133,6 +137,7 @@ pub fn exec(runtime: &Runtime<'_>, args: ExecArgs) -> Result<u8> {
         label: args.process_label,
         preserve_fds: args.preserve_fds,
         ignore_paused: args.ignore_paused,
+        cgroups: args.cgroup,
     };
     if args.detach {
         more::exec(runtime, &options, None)?;

@@ -1,5 +1,6 @@
 //! The cgroups of a container, in whatever hierarchies the host has.
 
+mod below;
 mod block;
 mod cpu;
 mod devices;
@@ -27,6 +28,7 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Result};
+pub use below::Below;
 use freeze::Freezer;
 use place::Place;
 use rdt::Rdt;

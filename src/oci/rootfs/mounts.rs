@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use oci_spec::runtime::{LinuxNamespaceType as Namespace, Mount, Spec};
+use oci_spec::runtime::{LinuxIdMapping, LinuxNamespaceType as Namespace, Mount, Spec};
 use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::mount::{
@@ -167,9 +167,9 @@ fn source(
     let source = mount.source().as_deref().ok_or_else(none)?;
     let clone = if options.links.source { tree::clone_link } else { tree::clone };
     let tree = clone(&around.bundle.join(source), options.recursive)?;
-    if let Some((uids, gids)) = mappings(around, mount, options)? {
+    if let Some([uids, gids]) = mappings(around, mount, options)? {
         let userns =
-            ids::namespace(uids, gids).map_err(|error| Problem::refused(error.to_string()))?;
+            ids::namespace(&uids, &gids).map_err(|error| Problem::refused(error.to_string()))?;
         let recursive = options.ids == Some(true);
         let ids = Change { recursive, ids: Some(userns.as_fd()), ..Change::default() };
         crate::oci::sys::mount::change(Some(tree.as_fd()), ids).map_err(|errno| match errno {
@@ -181,28 +181,29 @@ fn source(
     Ok(tree)
 }
 
-type Mappings<'a> =
-    Option<(&'a [oci_spec::runtime::LinuxIdMapping], &'a [oci_spec::runtime::LinuxIdMapping])>;
-
-/// The mappings of the mount's own, or where it only says `idmap`, the container's.
-fn mappings<'a>(
-    around: &Surroundings<'a>,
-    mount: &'a Mount,
+/// The mappings of users and groups: the mount's own, or where it only says `idmap`, the container's.
+fn mappings(
+    around: &Surroundings<'_>,
+    mount: &Mount,
     options: &Options,
-) -> std::result::Result<Mappings<'a>, Problem> {
+) -> std::result::Result<Option<[Vec<LinuxIdMapping>; 2]>, Problem> {
     let linux = around.spec.linux().as_ref();
-    let given = match (mount.uid_mappings(), mount.gid_mappings()) {
-        (Some(uids), Some(gids)) => Some((uids, gids)),
-        (None, None) if options.ids.is_none() => return Ok(None),
-        (None, None) => {
-            linux.and_then(|linux| linux.uid_mappings().as_ref().zip(linux.gid_mappings().as_ref()))
-        }
-        _ => None,
+    let container = [
+        linux.and_then(|linux| linux.uid_mappings().clone()).unwrap_or_default(),
+        linux.and_then(|linux| linux.gid_mappings().clone()).unwrap_or_default(),
+    ];
+    let given = match (mount.uid_mappings(), mount.gid_mappings(), &options.maps) {
+        (Some(uids), Some(gids), None) => [uids.clone(), gids.clone()],
+        (None, None, Some(text)) => ids::parse(text, [&container[0], &container[1]])
+            .map_err(|error| Problem::refused(error.to_string()))?,
+        (None, None, None) if options.ids.is_none() => return Ok(None),
+        (None, None, None) => container,
+        _ => Default::default(),
     };
-    match given {
-        Some((uids, gids)) if !uids.is_empty() && !gids.is_empty() => Ok(Some((uids, gids))),
-        _ => Err(Problem::refused("uidMappings and gidMappings are needed, both")),
+    if given.iter().any(Vec::is_empty) {
+        return Err(Problem::refused("uidMappings and gidMappings are needed, both"));
     }
+    Ok(Some(given))
 }
 
 /// Mounts everything, and returns the root and what becomes read-only in the end. What is mounted over

@@ -92,6 +92,8 @@ pub struct Options {
     pub copy_up: bool,
     /// `idmap` or `ridmap`: ids go through mappings; the latter says also in all mounts below.
     pub ids: Option<bool>,
+    /// What stands behind `idmap=`: crun's way to give the mount mappings of its own, which podman passes on.
+    pub maps: Option<String>,
     /// Which links at the last name of source and target are taken as they are.
     pub links: Links,
     /// Options of any superblock: `sync`, `lazytime`. They mean nothing to a bind mount.
@@ -219,6 +221,7 @@ impl Options {
             propagation: Vec::new(),
             copy_up: false,
             ids: None,
+            maps: None,
             links: Links::default(),
             superblock: Vec::new(),
             data: Vec::new(),
@@ -262,6 +265,11 @@ impl Options {
                 self.superblock.push(option.to_owned())
             }
             _ => self.data.push(match option.split_once('=') {
+                Some((key @ ("idmap" | "ridmap"), value)) => {
+                    self.option(key);
+                    self.maps = Some(value.to_owned());
+                    return;
+                }
                 Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
                 None => (option.to_owned(), None),
             }),
@@ -393,6 +401,9 @@ mod tests {
         assert_eq!(parse("rw").ids, None);
         assert_eq!(parse("idmap").ids, Some(false));
         assert_eq!(parse("ridmap idmap").ids, Some(true));
+        let given = parse("idmap=uids=0-1-2;gids=3-4-5");
+        assert_eq!((given.ids, given.data.len()), (Some(false), 0));
+        assert_eq!(given.maps.as_deref(), Some("uids=0-1-2;gids=3-4-5"));
         // No recursive form of what is about a superblock.
         assert_eq!(parse("rsync").data, [("rsync".to_owned(), None)]);
     }

@@ -46,7 +46,7 @@ impl Entry {
         let strict = matches!(self.kind, Kind::Proc | Kind::Sysfs | Kind::Cgroup)
             || ["proc", "sys", "dev"].iter().any(|name| self.path == Path::new(name));
         if strict && target.linked {
-            let said = "it is to be mounted on an ordinary directory, and this is a symbolic link";
+            let said = "must be mounted on ordinary directory, and this is a symbolic link";
             return Err(Problem::refused(said));
         }
         Ok(target)

@@ -34,7 +34,7 @@ pub fn check(spec: &Spec) -> Result<()> {
     let Some(sysctl) = spec.linux().as_ref().and_then(|linux| linux.sysctl().as_ref()) else {
         return Ok(());
     };
-    for name in sysctl.keys() {
+    for (name, value) in sysctl {
         let dotted = path(name).replace('.', "\u{0}").replace('/', ".").replace('\u{0}', "/");
         let own = |kind, what: &str| match namespace(spec, kind) {
             Some(place) if !is_ours(kind, place)? => Ok(()),
@@ -51,6 +51,11 @@ pub fn check(spec: &Spec) -> Result<()> {
             d if IPC.contains(&d) || d.starts_with("fs.mqueue.") => own(Namespace::Ipc, "IPC")?,
             d if d.starts_with("net.") => own(Namespace::Network, "network")?,
             d if d.starts_with("user.") => own(Namespace::User, "user")?,
+            "kernel.domainname" if spec.domainname().as_ref().is_some_and(|d| d != value) => {
+                return Err(Error::new(format!(
+                    "linux.sysctl: {name:?} is not allowed: `domainname` says otherwise"
+                )));
+            }
             "kernel.domainname" => own(Namespace::Uts, "UTS")?,
             "kernel.hostname" => {
                 return Err(Error::new(format!(

@@ -169,11 +169,10 @@ pub fn close_inherited(first: u32) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) }).map(|_| ())
 }
 
-/// Whether `fd` is an open descriptor.
-#[must_use]
-pub fn is_open(fd: RawFd) -> bool {
+/// Whether `fd` is open, and was before this program began: what it opens itself closes on execve(2).
+pub fn is_inherited(fd: RawFd) -> bool {
     // SAFETY: by value.
-    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+    unsafe { libc::fcntl(fd, libc::F_GETFD) == 0 }
 }
 
 /// Makes `fd` one that execve(2) keeps.
