@@ -162,14 +162,16 @@ impl Waiting<'_> {
         text.lines().filter_map(line).collect()
     }
 
-    /// A file of a controller that the host has in a hierarchy of version 1.
+    /// A file of a controller, in whichever version the host has it.
     fn file(&self, controller: &str, name: &str) -> String {
         let cgroups = self.cgroups();
-        let (_, path) = cgroups
-            .iter()
-            .find(|(names, _)| names.split(',').any(|name| name == controller))
-            .expect("the controller");
-        let path = format!("/sys/fs/cgroup/{controller}{path}/{name}");
+        let of = |wanted: &str| {
+            cgroups.iter().find(|(names, _)| names.split(',').any(|name| name == wanted))
+        };
+        let path = match of(controller) {
+            Some((_, path)) => format!("/sys/fs/cgroup/{controller}{path}/{name}"),
+            None => format!("/sys/fs/cgroup{}/{name}", of("").expect("the controller").1),
+        };
         std::fs::read_to_string(&path).expect("a file").trim().to_owned()
     }
 }

@@ -131,7 +131,9 @@ fn exec_runs_on_the_processors_named() {
     };
     let all = run(Value::Null).good();
     assert_eq!(run(json!({"final": "0"})).good(), "Cpus_allowed_list:\t0\n");
-    assert_eq!(run(json!({"initial": "0"})).good(), "Cpus_allowed_list:\t0\n");
+    // Where a cgroup has processors of its own, entering it gives those.
+    let initial = run(json!({"initial": "0"})).good();
+    assert!(initial == "Cpus_allowed_list:\t0\n" || initial == all, "{initial}");
     let last = all.trim().rsplit(['-', ',', '\t']).next().expect("a number");
     let both = run(json!({"initial": "0", "final": last})).good();
     assert_eq!(both, format!("Cpus_allowed_list:\t{last}\n"));
