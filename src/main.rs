@@ -5,10 +5,10 @@
 //! is to inherit as it was.
 #![cfg_attr(target_os = "linux", no_main)]
 
-/// musl's own allocator maps and unmaps a group for almost every size it sees, 0.2 ms of a launch.
 #[cfg(target_os = "linux")]
 #[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+static ALLOCATOR: landstrip::linux::sys::allocator::Allocator =
+    landstrip::linux::sys::allocator::Allocator::new();
 
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "the C library calls this symbol, and no other crate defines it")]

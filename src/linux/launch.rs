@@ -235,6 +235,8 @@ pub fn run(job: Job) -> Result<u8, Error> {
     ceilings.report(late, &reporter, &mut out, job.style);
     reporter.finish(&mut out, job.style);
     drop((temporary, ceilings));
+    // The process ends with the run: giving back each string of the policy would only delay that.
+    std::mem::forget(plan);
     result.map(|end| end.code)
 }
 
@@ -464,7 +466,7 @@ fn config(
         Some((stat.st_dev, stat.st_ino, linked.access, rule.clone()))
     });
     Config {
-        decider: crate::policy::Decider::of_rules(plan.policy.rules.clone()),
+        decider: Arc::clone(&plan.decider),
         cwd: plan.policy.cwd.clone(),
         kernel_write: plan.kernel_write.clone(),
         kernel_read: plan.kernel_read.clone(),

@@ -17,6 +17,7 @@ pub use limits::{Ceiling, LimitSupport};
 pub use lines::{ACCEPTABLE, AS_GOOD_AS_THE_HOST, Holder, Line, Shortfall};
 use serde::Serialize;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What the running kernel can do, as far as a plan depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -104,8 +105,8 @@ pub struct Layer {
 pub struct Plan {
     /// The policy, with the rules of this run added.
     pub policy: ResolvedPolicy,
-    /// The policy's meaning.
-    pub decider: Decider,
+    /// The policy's meaning; the broker shares it.
+    pub decider: Arc<Decider>,
     /// The domain of launcher and broker, around the target's: the roots that may be written at all.
     pub outer: Layer,
     /// The target's own domain: what the kernel may grant whole.
@@ -138,7 +139,7 @@ pub fn plan(
     if let Some(path) = temporary {
         policy = with_temporary(policy, path);
     }
-    let decider = Decider::new(&policy);
+    let decider = Arc::new(Decider::new(&policy));
     let reads = policy.restricts_reading();
     let network = !policy.network.allow_network;
     let unix_sockets = !policy.network.allow_all_unix_sockets.as_ref().is_some_and(|l| l.value);

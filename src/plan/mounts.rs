@@ -63,6 +63,9 @@ pub fn unescape(text: &str) -> Option<String> {
 }
 
 fn unescaped(mut rest: &[u8]) -> Vec<u8> {
+    if !rest.contains(&b'\\') {
+        return rest.to_vec();
+    }
     let mut out = Vec::with_capacity(rest.len());
     while let Some((&byte, after)) = rest.split_first() {
         let code = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());

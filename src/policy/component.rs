@@ -34,6 +34,9 @@ impl Part {
             "*" => return Ok(Self::Any),
             _ => {}
         }
+        if !text.contains(['*', '?', '\\', '[']) {
+            return Ok(Self::Name(text.as_bytes().into()));
+        }
         let tokens = tokens(text)?;
         let name: Option<String> = tokens
             .iter()
@@ -112,7 +115,7 @@ impl Sieve {
 }
 
 fn tokens(text: &str) -> Result<Vec<Token>, String> {
-    let mut tokens = Vec::new();
+    let mut tokens = Vec::with_capacity(text.len());
     let mut at = 0;
     while let Some(c) = text[at..].chars().next() {
         at += c.len_utf8();

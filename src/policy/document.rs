@@ -34,7 +34,7 @@ impl Entry {
             Spelling::Literal => "literal",
             Spelling::Glob => "glob",
         };
-        serde_json::json!({ key: self.text }).to_string()
+        format!("{{\"{key}\":{}}}", serde_json::Value::String(self.text.clone()))
     }
 
     /// Whether the entry is a glob.

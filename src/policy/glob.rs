@@ -12,6 +12,7 @@
 //! answers more than "does it match": which names could still lead to a match, which is what
 //! carving and renames of directories need.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -96,23 +97,7 @@ impl Glob {
     ///
     /// Says what is wrong with the pattern.
     pub fn new(anchor: &str, pattern: &str) -> Result<Self, String> {
-        let mut parts: Vec<Part> = Vec::new();
-        for name in pattern.split('/') {
-            match name {
-                "" | "." => {}
-                ".." => return Err("`..` cannot follow a wildcard".to_owned()),
-                "**" if parts.last() == Some(&Part::Cross) => {}
-                _ => parts.push(Part::compile(name)?),
-            }
-        }
-        if parts.last() == Some(&Part::Cross) {
-            parts.push(Part::Any);
-        }
-        if parts.len() > MAX_GLOB_PARTS {
-            return Err(format!(
-                "has more than {MAX_GLOB_PARTS} components from the first wildcard on"
-            ));
-        }
+        let parts = parts(pattern)?;
         let (mut crossing, mut loose, mut after_cross): (States, States, bool) = (0, 0, false);
         for (i, part) in parts.iter().enumerate() {
             match part {
@@ -257,18 +242,52 @@ impl Glob {
     }
 }
 
+/// Says what is wrong with `pattern`, as [`Glob::new`] would.
+///
+/// # Errors
+///
+/// The same.
+pub(crate) fn check(pattern: &str) -> Result<(), String> {
+    parts(pattern).map(drop)
+}
+
+/// Compiles the components of a pattern.
+fn parts(pattern: &str) -> Result<Vec<Part>, String> {
+    let mut parts: Vec<Part> = Vec::with_capacity(pattern.split('/').count() + 1);
+    for name in pattern.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => return Err("`..` cannot follow a wildcard".to_owned()),
+            "**" if parts.last() == Some(&Part::Cross) => {}
+            _ => parts.push(Part::compile(name)?),
+        }
+    }
+    if parts.last() == Some(&Part::Cross) {
+        parts.push(Part::Any);
+    }
+    if parts.len() > MAX_GLOB_PARTS {
+        return Err(format!(
+            "has more than {MAX_GLOB_PARTS} components from the first wildcard on"
+        ));
+    }
+    Ok(parts)
+}
+
 /// Expands braces: `a{b,c/d}` gives `ab` and `ac/d`.
 ///
 /// # Errors
 ///
 /// Says what is wrong: an unclosed brace, more than 16 pairs, or more than
 /// [`MAX_EXPANSIONS`] results.
-pub fn expand(pattern: &str) -> Result<Vec<String>, String> {
+pub fn expand(pattern: &str) -> Result<Vec<Cow<'_, str>>, String> {
+    if !pattern.contains('{') {
+        return Ok(vec![Cow::Borrowed(pattern)]);
+    }
     let mut todo = vec![(pattern.to_owned(), 0)];
     let mut done = Vec::new();
     while let Some((text, braces)) = todo.pop() {
         let Some((open, commas, close)) = first_braces(&text)? else {
-            done.push(text);
+            done.push(Cow::Owned(text));
             continue;
         };
         if braces == MAX_BRACES {

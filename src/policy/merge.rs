@@ -94,10 +94,12 @@ fn extend<T>(a: &mut Option<Vec<T>>, b: Option<Vec<T>>) {
 }
 
 /// Keeps the first of equal values.
-fn unique<T: Clone + Eq + Hash>(list: &mut Vec<Located<T>>) {
+fn unique<T: Eq + Hash>(list: &mut Vec<Located<T>>) {
     if list.len() > 1 {
         let mut seen = HashSet::with_capacity(list.len());
-        list.retain(|entry| seen.insert(entry.value.clone()));
+        let first: Vec<bool> = list.iter().map(|entry| seen.insert(&entry.value)).collect();
+        let mut first = first.into_iter();
+        list.retain(|_| first.next().unwrap_or(true));
     }
 }
 

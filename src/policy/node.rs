@@ -68,14 +68,20 @@ impl Problem {
     fn at(line: u32, key: String, message: impl Into<String>) -> Problem {
         Problem { key: Some(key), ..Problem::new(Some(line), message) }
     }
+
+    /// The same problem, its key path seen from a value above, in which what it starts from is at `path`.
+    fn within(self, path: &str) -> Problem {
+        let join = |key: String| match path.is_empty() || key.starts_with('[') {
+            true => format!("{path}{key}"),
+            false => format!("{path}.{key}"),
+        };
+        Problem { key: self.key.map(join), ..self }
+    }
 }
 
-/// Appends a name to a key path.
-fn push_key(path: &mut String, name: &str) {
-    if !path.is_empty() {
-        path.push('.');
-    }
-    path.push_str(shown(name).trim_matches('"'));
+/// A name as key paths have it.
+fn key_of(name: &str) -> String {
+    shown(name).trim_matches('"').to_owned()
 }
 
 impl Value {
@@ -158,7 +164,7 @@ pub(crate) fn json(text: &str) -> Result<Node, Problem> {
         return Err(Problem::new(None, "the document is empty"));
     };
     let ends = text.match_indices('\n').map(|(at, _)| at).collect();
-    let mut converter = Converter { ends, count: 0, path: String::new() };
+    let mut converter = Converter { ends, count: 0 };
     converter.node(value, 0)
 }
 
@@ -166,8 +172,6 @@ struct Converter {
     /// The positions of the line ends.
     ends: Vec<usize>,
     count: usize,
-    /// The key path of the value at hand.
-    path: String,
 }
 
 impl Converter {
@@ -190,30 +194,20 @@ impl Converter {
             ast::Value::StringLit(s) => Value::String(s.value.into_owned()),
             ast::Value::Array(list) => {
                 let mut nodes = Vec::with_capacity(list.elements.len());
-                let length = self.path.len();
                 for (at, element) in list.elements.into_iter().enumerate() {
-                    // A string holds nothing that could be wrong.
-                    if !matches!(element, ast::Value::StringLit(_)) {
-                        self.path.push_str(&format!("[{at}]"));
-                    }
-                    nodes.push(self.node(element, depth + 1)?);
-                    self.path.truncate(length);
+                    let node = self.node(element, depth + 1);
+                    nodes.push(node.map_err(|problem| problem.within(&format!("[{at}]")))?);
                 }
                 Value::List(nodes)
             }
             ast::Value::Object(object) => {
                 let mut map = Map::default();
-                let length = self.path.len();
+                map.entries.reserve_exact(object.properties.len());
                 for property in object.properties {
                     let line = self.line(property.range.start);
-                    let text = property.name.into_string();
-                    push_key(&mut self.path, &text);
-                    map.name(text, line).map_err(|message| {
-                        Problem::at(line, std::mem::take(&mut self.path), message)
-                    })?;
-                    let node = self.node(property.value, depth + 1)?;
-                    map.value(node);
-                    self.path.truncate(length);
+                    map.name(property.name.into_string(), line)?;
+                    let node = self.node(property.value, depth + 1);
+                    map.value(node.map_err(|problem| problem.within(&map.key()))?);
                 }
                 Value::Map(map.entries)
             }
@@ -236,22 +230,41 @@ fn admit(count: &mut usize, depth: usize, line: u32) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Up to so many names in a map are compared one by one: most maps have one.
+const FEW: usize = 8;
+
 /// A map under construction.
 #[derive(Default)]
 struct Map {
     entries: Vec<(Name, Node)>,
+    /// The names of `entries`, where there are more than a few.
     seen: HashSet<String>,
     pending: Option<Name>,
 }
 
 impl Map {
-    /// Takes a name, or says what is wrong with it.
-    fn name(&mut self, text: String, line: u32) -> Result<(), String> {
-        if !self.seen.insert(text.clone()) {
-            return Err(format!("the key {} is there twice", shown(&text)));
+    /// Takes a name.
+    fn name(&mut self, text: String, line: u32) -> Result<(), Problem> {
+        let names = self.entries.iter().map(|(name, _)| &name.text);
+        let twice = if self.entries.len() < FEW {
+            { names }.any(|name| *name == text)
+        } else {
+            if self.seen.is_empty() {
+                self.seen.extend(names.cloned());
+            }
+            !self.seen.insert(text.clone())
+        };
+        if twice {
+            let message = format!("the key {} is there twice", shown(&text));
+            return Err(Problem::at(line, key_of(&text), message));
         }
         self.pending = Some(Name { text, line });
         Ok(())
+    }
+
+    /// The name whose value comes next, as key paths have it.
+    fn key(&self) -> String {
+        self.pending.as_ref().map(|name| key_of(&name.text)).unwrap_or_default()
     }
 
     fn value(&mut self, node: Node) {
@@ -347,7 +360,10 @@ impl Builder {
         for (open, _) in &self.open {
             match open {
                 Open::List(list) => path.push_str(&format!("[{}]", list.len())),
-                Open::Map(Map { pending: Some(name), .. }) => push_key(&mut path, &name.text),
+                Open::Map(map) if map.pending.is_some() => {
+                    let dot = if path.is_empty() { "" } else { "." };
+                    path.extend([dot, &map.key()]);
+                }
                 Open::Map(_) => {}
             }
         }
@@ -396,14 +412,10 @@ impl Builder {
                 return Err(Problem::new(Some(line), message));
             };
             let named = match self.open.last_mut() {
-                Some((Open::Map(map), _)) => map.name(text.clone(), line),
+                Some((Open::Map(map), _)) => map.name(text, line),
                 _ => Ok(()),
             };
-            return named.map_err(|message| {
-                let mut path = self.path();
-                push_key(&mut path, &text);
-                Problem::at(line, path, message)
-            });
+            return named.map_err(|problem| problem.within(&self.path()));
         }
         admit(&mut self.count, self.open.len(), line)?;
         let number = matches!(value, Value::Integer(_) | Value::Float(_));

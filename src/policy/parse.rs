@@ -2,12 +2,13 @@
 
 use super::document::{AppContainerMode, Document, Entry, Ignored, Paths, Spelling};
 use super::error::{self, PolicyError};
-use super::glob::{self, Glob};
+use super::glob;
 use super::host;
 use super::keys::{self, SECTIONS, Slot, Target, Unit};
 use super::node::{self, Node, Value, shown};
 use super::path::check_typed;
 use super::rule::{Located, Origin};
+use std::fmt::Write as _;
 
 /// The language of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,14 +175,19 @@ fn elements(node: Node, origin: &Origin, wanted: &str) -> Result<Vec<(Node, Orig
         .into_iter()
         .enumerate()
         .map(|(i, node)| {
-            let origin = Origin {
-                file: origin.file.clone(),
-                line: node.line,
-                key: format!("{}[{i}]", origin.key),
-            };
+            let origin =
+                Origin { file: origin.file.clone(), line: node.line, key: indexed(&origin.key, i) };
             (node, origin)
         })
         .collect())
+}
+
+/// The key path of an element.
+fn indexed(key: &str, at: usize) -> String {
+    let mut indexed = String::with_capacity(key.len() + 8);
+    // Writing to a string does not fail.
+    let _ = write!(indexed, "{key}[{at}]");
+    indexed
 }
 
 fn paths(node: Node, origin: &Origin, patterns: &mut usize) -> Result<Paths> {
@@ -236,7 +242,7 @@ fn check_entry(entry: &Entry, patterns: &mut usize) -> Result<(), (&'static str,
     }
     for pattern in glob::expand(&entry.text).map_err(refuse)? {
         let (_, tail) = glob::split_head(&pattern);
-        Glob::new("/", tail).map_err(refuse)?;
+        glob::check(tail).map_err(refuse)?;
         *patterns += 1;
         if *patterns > MAX_PATTERNS {
             let message = format!("the globs up to here expand to more than {MAX_PATTERNS}");

@@ -99,11 +99,13 @@ pub(crate) struct Walker<'a> {
     view: &'a dyn FsView,
     home: Option<&'a str>,
     known: HashMap<String, Kind>,
+    /// Where the directories lead that globs are anchored below: each is asked about for every glob.
+    bases: HashMap<String, Target>,
 }
 
 impl<'a> Walker<'a> {
     pub(crate) fn new(view: &'a dyn FsView, home: Option<&'a str>) -> Self {
-        Self { view, home, known: HashMap::new() }
+        Self { view, home, known: HashMap::new(), bases: HashMap::new() }
     }
 
     /// What `path` is; it has no symbolic link before its last component.
@@ -133,6 +135,9 @@ impl<'a> Walker<'a> {
         base: &str,
         origin: &Origin,
     ) -> Result<Target, PolicyError> {
+        if let Some(known) = self.bases.get(base).filter(|_| text.is_empty()) {
+            return Ok(known.clone());
+        }
         let (start, rest) = match text.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => {
                 let home = self.home.filter(|home| home.starts_with('/'));
@@ -156,7 +161,11 @@ impl<'a> Walker<'a> {
         if walk.path.is_empty() {
             walk.path.push('/');
         }
-        Ok(Target { path: walk.path, links: walk.links, last_link: walk.last_link, kind })
+        let target = Target { path: walk.path, links: walk.links, last_link: walk.last_link, kind };
+        if text.is_empty() {
+            self.bases.insert(base.to_owned(), target.clone());
+        }
+        Ok(target)
     }
 
     /// Takes the components of `text` one by one, and those of the links they turn out to be.

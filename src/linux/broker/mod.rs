@@ -91,7 +91,7 @@ impl From<Result<(), Errno>> for Answer {
 /// What the broker works from; fixed before the target starts.
 pub struct Config {
     /// The policy's one meaning.
-    pub decider: Decider,
+    pub decider: Arc<Decider>,
     /// The directory that the target starts in.
     pub cwd: String,
     /// Subtrees in which Landlock lets the target write by itself.
@@ -123,7 +123,7 @@ pub struct Config {
 /// The broker of one run.
 pub struct Broker {
     listener: OnceLock<OwnedFd>,
-    decider: Decider,
+    decider: Arc<Decider>,
     kernel_write: Held,
     kernel_read: Held,
     reads: bool,

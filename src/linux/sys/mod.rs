@@ -3,6 +3,7 @@
 //! This directory is the only place of the Linux backend that holds `unsafe`.
 #![allow(unsafe_code)]
 
+pub mod allocator;
 pub mod domain;
 pub mod identity;
 pub mod ipc;
