@@ -69,6 +69,10 @@ pub fn main(line: &[OsString]) -> u8 {
         report(&Error::from(Failure::new(Code::InternalError, message)).into_trap());
         std::process::exit(1);
     }));
+    #[cfg(target_os = "linux")]
+    if let Some(verb) = verb(line).and_then(|at| line[at].to_str()) {
+        container::go_on_early(verb, line);
+    }
     match parse(line) {
         Ok(args) => dispatch(args, line),
         Err(error) => finish_parse(&error, line),

@@ -25,15 +25,25 @@ use super::{Context, Error, Result};
 const OWN: &str = "/proc/self/exe";
 
 /// Closes what the caller left open but for `preserved` descriptors from 3 on, and goes on from a file that
-/// cannot be written to: the program is executed anew, with the same `line`, where it is not yet.
+/// cannot be written to.
 ///
 /// # Errors
 ///
-/// Where that cannot be had.
+/// As [`execute`], and where the kernel closes nothing.
 pub fn go_on(line: &[OsString], preserved: u32) -> Result<()> {
     let listening = super::create::listening();
     let first = preserved.saturating_add(listening).saturating_add(3);
     process::close_inherited(first).context("close_range")?;
+    execute(line)
+}
+
+/// Goes on from a file that cannot be written to: the program is executed anew, with the same `line`, where
+/// it is not yet.
+///
+/// # Errors
+///
+/// Where that cannot be had.
+pub fn execute(line: &[OsString]) -> Result<()> {
     let system = statvfs(OWN).context(OWN)?;
     if system.f_flag.contains(StatVfsMountFlags::RDONLY) {
         return Ok(());
