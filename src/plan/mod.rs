@@ -287,9 +287,10 @@ fn opened(policy: &ResolvedPolicy, decider: &Decider, carved: &Carved) -> Vec<St
             Pattern::Glob(glob) => opened.push(glob.anchor().to_owned()),
             Pattern::Subtree(path) | Pattern::Name(path) => {
                 let shut_out = |directory: &&str| {
-                    readable(directory)
+                    // Most directories may not be written, and most grants are not looked at.
+                    decider.decide(Access::Write, directory.as_bytes()).is_allowed()
+                        && readable(directory)
                         && !carved.granted.iter().any(|grant| within(directory, grant))
-                        && decider.decide(Access::Write, directory.as_bytes()).is_allowed()
                 };
                 opened.extend(ancestors(path).filter(shut_out).map(str::to_owned));
             }

@@ -152,7 +152,9 @@ impl Carver<'_> {
 
 /// Drops the paths that lie within another of them.
 fn outermost(mut paths: Vec<String>) -> Vec<String> {
-    paths.sort_unstable_by(|a, b| a.split('/').cmp(b.split('/')));
+    // Component by component: no byte of a name sorts before its end.
+    let ends = |byte| if byte == b'/' { 0 } else { byte };
+    paths.sort_unstable_by(|a, b| a.bytes().map(ends).cmp(b.bytes().map(ends)));
     paths.dedup();
     let mut kept: Vec<String> = Vec::with_capacity(paths.len());
     for path in paths {

@@ -39,7 +39,8 @@ pub(crate) fn parent(path: &[u8]) -> &[u8] {
 
 /// Appends a name to a directory.
 pub(crate) fn join(dir: &str, name: &str) -> String {
-    if dir == "/" { format!("/{name}") } else { format!("{dir}/{name}") }
+    let dir = if dir == "/" { "" } else { dir };
+    [dir, "/", name].concat()
 }
 
 /// What a literal leads to.
