@@ -20,6 +20,9 @@ struct Reader {
     /// Where the last look ended.
     looked_at: u64,
     next_look: Instant,
+    /// An answer came since. Who asks once asks again: to be woken for the next question as well would cost
+    /// each of them a change of threads.
+    is_busy: bool,
     /// Mistakes so far.
     mistakes: u32,
 }
@@ -30,7 +33,8 @@ pub fn start(broker: &Arc<Broker>) {
     let ours = Arc::clone(broker);
     let read = move || {
         if let Some(queries) = &ours.queries {
-            let reader = Reader { looked_at: 0, next_look: Instant::now(), mistakes: 0 };
+            let next_look = Instant::now();
+            let reader = Reader { looked_at: 0, next_look, is_busy: false, mistakes: 0 };
             reader.run(&ours, queries);
         }
     };
@@ -48,6 +52,7 @@ impl Reader {
             if self.next_look <= Instant::now() {
                 queries.look(broker, &mut self.looked_at);
                 self.next_look = Instant::now() + LOOK;
+                self.is_busy = false;
             }
             match self.wait(broker, queries) {
                 Ok(false) => continue,
@@ -79,6 +84,7 @@ impl Reader {
         };
         match parse_answer(line) {
             Ok(answer) => {
+                self.is_busy = true;
                 if !queries.answer(broker, answer) {
                     let (id, ..) = answer;
                     let why = format!("query {id} is not asked, or over");
@@ -116,7 +122,7 @@ impl Reader {
         if pending {
             wanted |= PollFlags::OUT;
         }
-        let limit = queries.is_waiting().then(|| {
+        let limit = queries.watch(self.is_busy).then(|| {
             let left = self.next_look.saturating_duration_since(Instant::now());
             Timespec::try_from(left).expect("a fraction of a second")
         });

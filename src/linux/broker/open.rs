@@ -401,7 +401,7 @@ impl Task<'_> {
             return Ok(Answer::Descriptor(fd, request.cloexec()));
         }
         refusal.flags = errno::open_flags(request.flags.bits());
-        refusal.askable = refusal.askable && self.is_at_its_name(object);
+        refusal.askable = refusal.askable && self.is_named(&stat, object);
         Ok(self.refuse(refusal))
     }
 

@@ -37,7 +37,7 @@ pub struct Queries {
     /// The other end answers.
     pub(super) socket: OwnedFd,
     timeout: Duration,
-    /// Tells the thread that reads that a first call waits, which then has to be looked at.
+    /// Tells the thread that reads that a call waits, which then has to be looked at.
     pub(super) wake: OwnedFd,
     calls: Mutex<Calls>,
     /// Who does calls over.
@@ -52,6 +52,8 @@ pub struct Queries {
 struct Calls {
     /// Nobody answers any more.
     closed: bool,
+    /// The thread that reads wakes up by itself to look at calls.
+    watched: bool,
     /// The id of the last query. None is used twice.
     last: u64,
     /// The calls that wait, by the id of their query: the first has waited longest.
@@ -186,7 +188,7 @@ impl Queries {
     }
 
     fn put_aside(&self, calls: &mut Calls, held: Held) {
-        if calls.waiting.is_empty() {
+        if !std::mem::replace(&mut calls.watched, true) {
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
         calls.waiting.insert(held.question.id, held);
@@ -371,10 +373,13 @@ impl Queries {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// Whether there is something to look at.
-    pub fn is_waiting(&self) -> bool {
-        let calls = self.calls();
-        !calls.waiting.is_empty() || !calls.away.is_empty() || self.helpers.is_behind()
+    /// Whether the thread that reads has to wake up by itself: there is something to look at, or there
+    /// `soon` will be. Where it need not, it is woken by the first call that waits.
+    pub fn watch(&self, soon: bool) -> bool {
+        let mut calls = self.calls();
+        let waiting = !calls.waiting.is_empty() || !calls.away.is_empty();
+        calls.watched = soon || waiting || self.helpers.is_behind();
+        calls.watched
     }
 }
 

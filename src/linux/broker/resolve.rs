@@ -187,10 +187,14 @@ impl Task<'_> {
     /// not. What the path says of it would be untrue, so nobody is asked.
     pub fn is_at_its_name(&self, object: &Object) -> bool {
         self.broker.queries.is_some()
-            && match (rustix::fs::fstat(&object.fd), rustix::fs::lstat(object.path.as_slice())) {
-                (Ok(held), Ok(named)) => (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino),
-                _ => false,
-            }
+            && rustix::fs::fstat(&object.fd).is_ok_and(|held| self.is_named(&held, object))
+    }
+
+    /// The same where what the kernel says of the object is known.
+    pub fn is_named(&self, held: &rustix::fs::Stat, object: &Object) -> bool {
+        self.broker.queries.is_some()
+            && rustix::fs::lstat(object.path.as_slice())
+                .is_ok_and(|named| (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino))
     }
 
     /// What stands at `spot`, not followed.
