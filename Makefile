@@ -12,6 +12,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 TRIPLE = $(eval TRIPLE := $(shell tools/target.sh))$(TRIPLE)
 OUT = $(TARGET)/$(TRIPLE)/release
 BIN = $(OUT)/landstrip
+# 9,000 pointers to relocate at every start, in 3 KiB rather than 220.
+PACKED := -C link-arg=-Wl,-z,pack-relative-relocs
 SHARE := $(TARGET)/share
 
 .PHONY: help run build check test integration fuzz bench man schema install
@@ -24,7 +26,7 @@ run: build ## Set up, and show the main job on a real crate
 
 build: ## Build the release binary, and its second name beside it
 	@tools/deps.sh $(BUILD_PACKAGES)
-	RUSTFLAGS="$${RUSTFLAGS:-} -C target-feature=+crt-static" \
+	RUSTFLAGS="$${RUSTFLAGS:-} -C target-feature=+crt-static $(PACKED)" \
 	    cargo build --locked --release --target $(TRIPLE)
 	@ln -sf landstrip $(OUT)/landstrip-oci
 	@echo $(BIN)
@@ -48,7 +50,7 @@ fuzz: ## Run each fuzz target for a minute (SECONDS_EACH)
 	@tools/deps.sh $(BUILD_PACKAGES)
 	LANDSTRIP_FUZZ_SECONDS=$(SECONDS_EACH) cargo test --locked --test fuzz -- --nocapture
 
-bench: build ## Compare speed with no sandbox and with bubblewrap
+bench: build ## Compare speed with no sandbox, bubblewrap, runc and crun
 	@tools/deps.sh $(BENCH_PACKAGES)
 	LANDSTRIP=$(abspath $(BIN)) cargo bench --locked
 

@@ -6,4 +6,4 @@ CARGO_DENY_VERSION := 0.20.2
 BUILD_PACKAGES := gcc libc6-dev
 TEST_PACKAGES := $(BUILD_PACKAGES) acl attr bash busybox-static curl git procps python3 strace uidmap util-linux
 PODMAN_PACKAGES := $(BUILD_PACKAGES) busybox-static conmon crun iptables netavark podman uidmap
-BENCH_PACKAGES := $(BUILD_PACKAGES) bubblewrap git grep
+BENCH_PACKAGES := $(BUILD_PACKAGES) bubblewrap busybox-static crun git golang-github-containers-common grep runc

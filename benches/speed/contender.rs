@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::containers;
+
 /// Who runs the load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Contender {
@@ -15,14 +17,24 @@ pub enum Contender {
     Bubblewrap,
     /// The least that the mechanisms cost which hold the policy, see [`crate::least`].
     Least,
+    /// `runc`, from `PATH`: containers alone.
+    Runc,
+    /// `crun`, from `PATH`: the same.
+    Crun,
     /// The launcher under test.
     Landstrip,
 }
 
 impl Contender {
-    pub const COUNT: usize = 4;
-    pub const ALL: [Contender; Self::COUNT] =
-        [Contender::Bare, Contender::Bubblewrap, Contender::Least, Contender::Landstrip];
+    pub const COUNT: usize = 6;
+    pub const ALL: [Contender; Self::COUNT] = [
+        Contender::Bare,
+        Contender::Bubblewrap,
+        Contender::Least,
+        Contender::Runc,
+        Contender::Crun,
+        Contender::Landstrip,
+    ];
 
     /// The place in arrays by contender.
     pub fn index(self) -> usize {
@@ -35,6 +47,8 @@ impl Contender {
             Contender::Bare => "bare",
             Contender::Bubblewrap => "bubblewrap",
             Contender::Least => "least",
+            Contender::Runc => "runc",
+            Contender::Crun => "crun",
             Contender::Landstrip => "landstrip",
         }
     }
@@ -51,6 +65,8 @@ pub struct Job {
     pub cwd: PathBuf,
     /// Arguments of `-p`, in order.
     pub policies: Vec<OsString>,
+    /// Other arguments of `run`.
+    pub options: Vec<OsString>,
     /// Arguments that bubblewrap takes beyond the base; `None` where it cannot say the policy.
     pub bubblewrap: Option<Vec<OsString>>,
     /// The mode of [`crate::least`] that does what the policy takes; only for `inner` loads.
@@ -67,6 +83,7 @@ impl Job {
             argv: argv.into_iter().map(Into::into).collect(),
             cwd: cwd.to_path_buf(),
             policies: vec!["@workspace".into()],
+            options: Vec::new(),
             bubblewrap: Some(Vec::new()),
             least: None,
             refused: None,
@@ -119,6 +136,8 @@ impl Job {
 pub struct Tools {
     landstrip: Option<PathBuf>,
     bubblewrap: Option<PathBuf>,
+    runc: Option<PathBuf>,
+    crun: Option<PathBuf>,
     /// Why a contender is left out, one line each.
     pub left_out: Vec<String>,
 }
@@ -133,10 +152,21 @@ impl Tools {
         let mut tools = Tools {
             landstrip: Some(std::path::absolute(&landstrip).unwrap_or(landstrip)),
             bubblewrap: find_in_path("bwrap"),
+            runc: find_in_path("runc"),
+            crun: find_in_path("crun"),
             left_out: Vec::new(),
         };
         if tools.bubblewrap.is_none() {
             tools.left_out.push("bubblewrap: no bwrap in PATH".into());
+        }
+        let without = containers::without();
+        if let Some(reason) = &without {
+            tools.left_out.push(format!("containers: {reason}"));
+        }
+        for (name, runtime) in [("runc", &tools.runc), ("crun", &tools.crun)] {
+            if without.is_none() && runtime.is_none() {
+                tools.left_out.push(format!("{name}: not in PATH"));
+            }
         }
         let job = Job::new(workspace, ["/bin/sh", "-c", "echo inside; : >\"$0\""]);
         let target = outside.join("control");
@@ -162,6 +192,16 @@ impl Tools {
         self.landstrip.as_deref()
     }
 
+    /// The runtime of containers that `contender` is, when it takes part.
+    pub fn runtime(&self, contender: Contender) -> Option<&Path> {
+        match contender {
+            Contender::Runc => self.runc.as_deref(),
+            Contender::Crun => self.crun.as_deref(),
+            Contender::Landstrip => self.landstrip(),
+            _ => None,
+        }
+    }
+
     /// The command with which `contender` does `job`; `None` when it cannot or is left out.
     /// Standard streams are `/dev/null`.
     pub fn command(&self, contender: Contender, job: &Job) -> Option<Command> {
@@ -179,9 +219,10 @@ impl Tools {
                 command.args(&job.argv[2..]);
                 return Some(quiet(command, job));
             }
+            Contender::Runc | Contender::Crun => return None,
             Contender::Landstrip => {
                 let mut command = Command::new(self.landstrip.as_ref()?);
-                command.arg("run");
+                command.arg("run").args(&job.options);
                 for policy in &job.policies {
                     command.arg("-p").arg(policy);
                 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::contender::Job;
+use crate::contender::{Contender, Job};
 use crate::lab::Lab;
 use crate::measure::{Goal, Group, Row, Spec, Unit};
 
@@ -23,6 +23,7 @@ pub fn group() -> Group {
     let beside = |name, build| Spec { name, beside: Some(EMPTY), build };
     Group {
         rounds: 100,
+        rival: Contender::Bare,
         specs: vec![
             Spec { name: EMPTY, beside: None, build: empty },
             beside(SIBLINGS, siblings),

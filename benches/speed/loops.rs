@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
 
-use crate::contender::Job;
+use crate::contender::{Contender, Job};
 use crate::inner::{REFUSED_READ, REFUSED_WRITE};
 use crate::lab::Lab;
 use crate::measure::{Goal, Group, Lane, Row, Spec, Unit};
@@ -41,6 +41,7 @@ pub fn group() -> Group {
     let alone = |name, build| Spec { name, beside: None, build };
     Group {
         rounds: 30,
+        rival: Contender::Bare,
         specs: vec![
             alone(OPEN, open),
             alone(OPEN_WORKSPACE, open_workspace),

@@ -6,6 +6,8 @@
 #[cfg(target_os = "linux")]
 mod args;
 #[cfg(target_os = "linux")]
+mod containers;
+#[cfg(target_os = "linux")]
 mod contender;
 #[cfg(target_os = "linux")]
 mod inner;
@@ -21,6 +23,8 @@ mod loops;
 mod measure;
 #[cfg(target_os = "linux")]
 mod memory;
+#[cfg(target_os = "linux")]
+mod queries;
 #[cfg(target_os = "linux")]
 mod report;
 #[cfg(target_os = "linux")]
@@ -73,7 +77,15 @@ fn main() -> std::process::ExitCode {
 fn table(args: &args::Args) -> std::io::Result<std::process::ExitCode> {
     use std::process::ExitCode;
 
-    let groups = [launch::group(), loops::group(), workloads::group(), memory::group()];
+    // The last one gives this process another mount namespace.
+    let groups = [
+        launch::group(),
+        loops::group(),
+        queries::group(),
+        workloads::group(),
+        memory::group(),
+        containers::group(),
+    ];
     if args.list {
         for spec in groups.iter().flat_map(|group| &group.specs) {
             println!("{}", spec.name);
@@ -89,7 +101,8 @@ fn table(args: &args::Args) -> std::io::Result<std::process::ExitCode> {
             eprintln!("speed: preparing {}", spec.name);
             rows.push((spec.build)(&lab)?);
         }
-        results.extend(measure::interleaved(rows, args.rounds.unwrap_or(group.rounds)));
+        let rounds = args.rounds.unwrap_or(group.rounds);
+        results.extend(measure::interleaved(rows, rounds, group.rival));
     }
     if results.is_empty() {
         return Err(std::io::Error::other("no row has that in its name; --list prints them"));

@@ -31,6 +31,8 @@ pub enum Goal {
     TimesBare(f64),
     /// Below bubblewrap.
     UnderBubblewrap,
+    /// At most so many times another contender.
+    TimesRival(Contender, f64),
     /// At most so much above landstrip's value in another row of the group.
     OverRow(&'static str, f64),
     /// At most so many times landstrip's value in another row of the group.
@@ -60,6 +62,8 @@ pub struct Spec {
 pub struct Group {
     /// Measurements of each contender in each row.
     pub rounds: usize,
+    /// Who landstrip is compared with in the table.
+    pub rival: Contender,
     pub specs: Vec<Spec>,
 }
 
@@ -107,6 +111,8 @@ impl Stat {
 pub struct Measured {
     pub name: &'static str,
     pub unit: Unit,
+    /// Who landstrip is compared with in the table.
+    pub rival: Contender,
     /// By contender.
     pub stats: [Option<Stat>; Contender::COUNT],
     pub goals: Vec<Goal>,
@@ -136,6 +142,7 @@ impl Measured {
         Some(match goal {
             Goal::OverBare(extra) => ours <= least(Contender::Bare)? + extra,
             Goal::TimesBare(factor) => ours <= least(Contender::Bare)? * factor,
+            Goal::TimesRival(rival, factor) => ours <= least(rival)? * factor,
             Goal::UnderBubblewrap => ours < least(Contender::Bubblewrap)?,
             Goal::OverRow(row, extra) => ours <= other(row)? + extra,
             Goal::TimesRow(row, factor) => ours <= other(row)? * factor,
@@ -150,7 +157,7 @@ impl Measured {
 ///
 /// The first visit of a lane is a warm-up that is not counted. A lane that fails is dropped with
 /// its reason.
-pub fn interleaved(mut rows: Vec<Row>, rounds: usize) -> Vec<Measured> {
+pub fn interleaved(mut rows: Vec<Row>, rounds: usize, rival: Contender) -> Vec<Measured> {
     let mut samples: Vec<[Vec<f64>; Contender::COUNT]> = Vec::new();
     samples.resize_with(rows.len(), Default::default);
     let mut failures: Vec<[Option<String>; Contender::COUNT]> =
@@ -182,6 +189,7 @@ pub fn interleaved(mut rows: Vec<Row>, rounds: usize) -> Vec<Measured> {
         .map(|((row, samples), failures)| Measured {
             name: row.name,
             unit: row.unit,
+            rival,
             stats: samples.map(Stat::of),
             goals: row.goals,
             failures,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -28,6 +29,7 @@ pub fn group() -> Group {
     ];
     Group {
         rounds: 3,
+        rival: Contender::Bare,
         specs: specs.into_iter().map(|(name, build)| Spec { name, beside: None, build }).collect(),
     }
 }
@@ -75,8 +77,22 @@ fn lane(mut command: Command, speed: PathBuf, size: fn(u32) -> io::Result<f64>) 
     })
 }
 
+/// What the descendants of this process that do not run the load hold now, in bytes: `VmRSS` of
+/// proc_pid_status(5), which counts pages shared with other processes in full.
+pub fn sandbox_memory(load: &Path) -> io::Result<f64> {
+    let sizes = sandbox_processes(load)?.into_iter().map(|pid| field(pid, "status", "VmRSS:"));
+    // Of nothing at all, Rust's sum is a negative zero.
+    sizes.map(|size| size.map(|kilobytes| kilobytes * 1024.0)).try_fold(0.0, |a, b| Ok(a + b?))
+}
+
 /// The descendants of this process that do not run the load, one of those that share memory.
 fn sandbox_processes(load: &Path) -> io::Result<Vec<u32>> {
+    let load = fs::metadata(load)?;
+    // By what the kernel has open: the path of a container's program is the container's.
+    let runs_other = |pid: &u32| {
+        let exe = fs::metadata(format!("/proc/{pid}/exe"));
+        exe.is_ok_and(|exe| (exe.dev(), exe.ino()) != (load.dev(), load.ino()))
+    };
     let mut parents = HashMap::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
@@ -99,12 +115,7 @@ fn sandbox_processes(load: &Path) -> io::Result<Vec<u32>> {
         false
     };
     let mut found: Vec<u32> = Vec::new();
-    for pid in parents
-        .keys()
-        .copied()
-        .filter(|&pid| descends(pid))
-        .filter(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe != load))
-    {
+    for pid in parents.keys().copied().filter(|&pid| descends(pid)).filter(runs_other) {
         if !found.iter().any(|&other| same_memory(pid, other)) {
             found.push(pid);
         }

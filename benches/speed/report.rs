@@ -45,6 +45,7 @@ fn goal_text(goal: Goal, unit: Unit) -> String {
     match goal {
         Goal::OverBare(extra) => format!("bare + {}", unit.text(extra)),
         Goal::TimesBare(factor) => format!("{factor:.2} of bare"),
+        Goal::TimesRival(rival, factor) => format!("{factor:.2} of {}", rival.name()),
         Goal::UnderBubblewrap => "below bubblewrap".into(),
         Goal::OverRow(row, extra) => format!("\"{row}\" + {}", unit.text(extra)),
         Goal::TimesRow(row, factor) => format!("{factor:.0} times \"{row}\""),
@@ -82,11 +83,14 @@ fn about(lab: &Lab) -> String {
 
 /// A markdown table with a line ahead of it about the machine and, below it, what went wrong.
 pub fn markdown(lab: &Lab, results: &[Measured]) -> String {
-    let mut out = format!("{}; minimum / median\n\n", about(lab));
-    out += "| row | bare | bubblewrap | least | landstrip | of bare | over bare | must reach | |\n";
-    out += "|---|--:|--:|--:|--:|--:|--:|---|---|\n";
+    let mut out = format!("{}; minimum / median\n", about(lab));
+    let mut rival = None;
     for result in results {
-        let cells = Contender::ALL.map(|contender| match result.stats[contender.index()] {
+        if rival != Some(result.rival) {
+            rival = Some(result.rival);
+            out += &heading(result.rival);
+        }
+        let cells = columns(result.rival).map(|contender| match result.stats[contender.index()] {
             Some(stat) => {
                 let least = result.unit.number(stat.min);
                 format!("{least} / {}", result.unit.text(stat.median))
@@ -94,10 +98,11 @@ pub fn markdown(lab: &Lab, results: &[Measured]) -> String {
             None if result.failures[contender.index()].is_some() => "failed".into(),
             None => "-".into(),
         });
-        let bare = result.stats[Contender::Bare.index()];
-        let (ratio, over) = match (bare, result.stats[Contender::Landstrip.index()]) {
-            (Some(bare), Some(ours)) => {
-                (format!("{:.2}", ours.min / bare.min), result.unit.text(ours.min - bare.min))
+        let cells: Vec<String> = cells.collect();
+        let rival = result.stats[result.rival.index()].filter(|stat| stat.min > 0.0);
+        let (ratio, over) = match (rival, result.stats[Contender::Landstrip.index()]) {
+            (Some(rival), Some(ours)) => {
+                (format!("{:.2}", ours.min / rival.min), result.unit.text(ours.min - rival.min))
             }
             _ => ("-".into(), "-".into()),
         };
@@ -127,6 +132,25 @@ pub fn markdown(lab: &Lab, results: &[Measured]) -> String {
         let _ = writeln!(out, "- {line}");
     }
     out
+}
+
+/// The contenders of a table in which landstrip is compared with `rival`.
+fn columns(rival: Contender) -> impl Iterator<Item = Contender> {
+    let runtimes = [Contender::Runc, Contender::Crun];
+    let fits = move |contender: &Contender| {
+        *contender == Contender::Landstrip
+            || runtimes.contains(contender) == runtimes.contains(&rival)
+    };
+    Contender::ALL.into_iter().filter(fits)
+}
+
+fn heading(rival: Contender) -> String {
+    let names: Vec<&str> = columns(rival).map(Contender::name).collect();
+    let (rival, sides) = (rival.name(), "--:|".repeat(names.len() + 2));
+    let names = names.join(" | ");
+    format!(
+        "\n| row | {names} | of {rival} | over {rival} | must reach | |\n|---|{sides}---|---|\n"
+    )
 }
 
 /// One document: the machine, and an object a row. Times are nanoseconds, sizes bytes.

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use crate::contender::{Job, unsuccessful};
+use crate::contender::{Contender, Job, unsuccessful};
 use crate::lab::Lab;
 use crate::measure::{Build, Goal, Group, Row, Spec, Unit};
 use crate::trees;
@@ -37,6 +37,7 @@ pub fn group() -> Group {
     ];
     Group {
         rounds: 10,
+        rival: Contender::Bare,
         specs: specs.into_iter().map(|(name, build)| Spec { name, beside: None, build }).collect(),
     }
 }
