@@ -1,16 +1,23 @@
 //! What is fuzzed: each function takes any bytes, and panics where a promise is broken. cargo-fuzz
 //! drives them, and so does `tests/fuzz.rs`.
 
+#[path = "../tests/support/filter.rs"]
+#[allow(dead_code)] // every_name
+mod filter;
 #[path = "../tests/support/naive.rs"]
 mod naive;
 
 use landstrip::learn::{Endpoint, Socket};
 use landstrip::linux::how;
+use landstrip::lower::{Identity, spec};
+use landstrip::oci::bundle;
+use landstrip::oci::seccomp::{Abi, compile};
 use landstrip::policy::{
     Access, Daemons, Decider, Format, Glob, MemoryTree, Place, glob, merge, parse, resolve, shipped,
 };
 use landstrip::trap::{Action, Lines, parse_answer};
 use naive::naive_path;
+use oci_spec::runtime::LinuxSeccomp;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
@@ -24,6 +31,8 @@ pub const ALL: &[Target] = &[
     ("addresses", addresses, "fuzz/corpus/addresses"),
     ("open_how", open_how, "fuzz/corpus/open_how"),
     ("answers", answers, "fuzz/corpus/answers"),
+    ("bundles", bundles, "fuzz/corpus/bundles"),
+    ("profiles", profiles, "fuzz/corpus/profiles"),
 ];
 
 /// A policy: it is refused with its place, or means something; and what the parser accepts, the schema
@@ -160,3 +169,80 @@ pub fn answers(data: &[u8]) {
         assert!(action != Action::Allow || value["action"] == "allow", "{value}");
     }
 }
+
+/// A `config.json`: it is refused, or has what a container is made of, and means the same when it is
+/// written and read again. One whose root is the host's, and the document of `exec --process`, too.
+pub fn bundles(data: &[u8]) {
+    if let Ok((container, _)) = bundle::parse(data)
+        && bundle::check(&container).is_ok()
+    {
+        let process = container.process().as_ref().expect("a process");
+        assert!(process.cwd().is_absolute());
+        assert!(process.args().iter().flatten().next().is_some_and(|program| !program.is_empty()));
+        let text = serde_json::to_vec(&container).expect("JSON");
+        let (again, warnings) = bundle::parse(&text).expect("what was accepted");
+        assert!(again == container && warnings.is_empty(), "{container:?}\n{again:?}");
+        if let Some(profile) = container.linux().as_ref().and_then(|linux| linux.seccomp().as_ref())
+        {
+            compiles(profile);
+        }
+    }
+    if let Ok((process, _)) = bundle::parse_process(data) {
+        let _ = bundle::check_process(&process);
+    }
+    let (tree, identity) = (MemoryTree::new(), Identity::default());
+    if let Ok(run) = spec::read(data, &identity, &tree) {
+        let document = spec::document(&run, &identity).expect("what was read");
+        let text = serde_json::to_vec(&document).expect("JSON");
+        assert_eq!(spec::read(&text, &identity, &tree), Ok(run));
+    }
+}
+
+/// The `linux.seccomp` of a `config.json`.
+pub fn profiles(data: &[u8]) {
+    if let Ok(profile) = serde_json::from_slice(data) {
+        compiles(&profile);
+    }
+}
+
+/// A profile is refused, or becomes a program that the kernel takes, and that answers as the profile
+/// could mean it.
+fn compiles(profile: &LinuxSeccomp) {
+    for native in [Abi::X86_64, Abi::Aarch64] {
+        let filter = match compile(profile, native) {
+            Err(error) => {
+                assert!(!error.cause.is_empty(), "{error}");
+                continue;
+            }
+            Ok(filter) => filter,
+        };
+        assert!((1..=4096).contains(&filter.program.len()));
+        let values =
+            profile.syscalls().iter().flatten().flat_map(|rule| rule.args().iter().flatten());
+        let values: Vec<u64> =
+            values.map(|arg| arg.value()).take(4).chain(filter::VALUES).collect();
+        for arch in [native, Abi::X86].map(Abi::audit) {
+            for nr in (0..480).step_by(7).chain([0x4000_0000, 0x4000_0001, u32::MAX]) {
+                let value = values[nr as usize % values.len()];
+                let (answer, _) =
+                    filter::run(&filter.program, &filter::Call { nr, arch, args: [value; 6] });
+                let action = answer & 0xffff_0000;
+                assert!(ACTIONS.contains(&action), "{answer:#x} to {nr} of {arch:#x}");
+                let notifies = action == libc::SECCOMP_RET_USER_NOTIF;
+                assert!(!notifies || profile.listener_path().is_some(), "nobody listens");
+            }
+        }
+    }
+}
+
+/// What a filter can answer, seccomp(2).
+const ACTIONS: [u32; 8] = [
+    libc::SECCOMP_RET_KILL_PROCESS,
+    libc::SECCOMP_RET_KILL_THREAD,
+    libc::SECCOMP_RET_TRAP,
+    libc::SECCOMP_RET_ERRNO,
+    libc::SECCOMP_RET_USER_NOTIF,
+    libc::SECCOMP_RET_TRACE,
+    libc::SECCOMP_RET_LOG,
+    libc::SECCOMP_RET_ALLOW,
+];

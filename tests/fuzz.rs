@@ -143,3 +143,13 @@ fn open_how() {
 fn answers() {
     drive(&targets::ALL[4]);
 }
+
+#[test]
+fn bundles() {
+    drive(&targets::ALL[5]);
+}
+
+#[test]
+fn profiles() {
+    drive(&targets::ALL[6]);
+}

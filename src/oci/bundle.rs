@@ -190,7 +190,11 @@ fn rootfs(bundle: &Path, spec: &Spec) -> Result<PathBuf> {
 }
 
 /// Finds what is missing, contradicts itself, or cannot be had here.
-fn check(spec: &Spec) -> Result<()> {
+///
+/// # Errors
+///
+/// The key at fault.
+pub fn check(spec: &Spec) -> Result<()> {
     let version = spec.version();
     if version.is_empty() {
         return Err(missing("ociVersion"));
