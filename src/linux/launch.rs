@@ -220,7 +220,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
             }
             raise_own_limits();
             ceilings.watch(&reporter);
-            signals.supervise(pid, ceilings.time())
+            signals.supervise(pid, ending.deadline())
         }
         Err(NotStarted::Setup(failure)) => Err(failure.into()),
         Err(NotStarted::Step(step, errno)) => Err(launch_failure(step, errno, &path)),

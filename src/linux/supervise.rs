@@ -75,27 +75,29 @@ impl Signals {
         &self.before
     }
 
-    /// Waits for `program` to end, or for `time` to be up. Stops and goes on with it; the watcher
-    /// wakes us when time is up.
+    /// Waits for `program` to end, or for `deadline`. Stops and goes on with it; the watcher wakes us when
+    /// time is up.
     ///
     /// # Errors
     ///
     /// `SUPERVISE_FAILED` when the watcher was killed: from then on a death of ours would leave
     /// the program's descendants behind, so the run ends.
-    pub fn supervise(&self, program: i32, time: Option<Duration>) -> Result<End, Error> {
-        let deadline = time.map(|time| Instant::now() + time);
+    pub fn supervise(&self, program: i32, deadline: Option<Instant>) -> Result<End, Error> {
+        const LATE: End = End { code: 128 + libc::SIGKILL as u8, late: true };
+        let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         loop {
             // Who is killed with the rest of the run may never be seen to end: a tracer can hold that
             // back for as long as it lives.
             let Some((signal, sent)) = self.set.wait_until(deadline) else {
-                return Ok(End { code: 128 + libc::SIGKILL as u8, late: true });
+                return Ok(LATE);
             };
             if signal == domain::watcher_signal() && !sent {
                 let message = "the watcher process was killed; the run was ended";
                 return Err(Failure::new(Code::SuperviseFailed, message).into());
             }
             if signal != libc::SIGCHLD {
-                if sent {
+                // A program that is stopped does not go on for a moment when its time is up.
+                if sent && !is_late() {
                     signals::signal(program, signal);
                 }
                 continue;
@@ -113,6 +115,9 @@ impl Signals {
                     // The shell that waits for us has to see us stop, too.
                     Change::Stopped(_) => {
                         signals::stop_self();
+                        if is_late() {
+                            return Ok(LATE);
+                        }
                         // The signal that continued us: passed on later than it came, it would undo
                         // a stop that the program got meanwhile.
                         SignalSet::of(&[libc::SIGCONT]).wait_for(Duration::ZERO);
@@ -133,6 +138,8 @@ impl Signals {
 pub struct Ending {
     /// `None` without scopes (Landlock before ABI 6).
     watched: Option<(SignalScope, Watcher)>,
+    /// When time is up.
+    deadline: Option<Instant>,
 }
 
 impl Ending {
@@ -151,11 +158,12 @@ impl Ending {
         let failed = |what: &str, errno: Errno| {
             Failure::setup(Mechanism::Landlock, format!("{what}: {}", io::Error::from(errno)))
         };
+        let deadline = time.map(|time| Instant::now() + time);
         let outsider =
             scoped.then(Outsider::find).transpose().map_err(|errno| failed("fork", errno))?;
         sys::restrict_self(outer.as_fd()).map_err(|errno| failed("restrict", errno))?;
         let Some(outsider) = outsider else {
-            return Ok(Ending { watched: None });
+            return Ok(Ending { watched: None, deadline });
         };
         let scope = SignalScope::prove(outsider).ok_or_else(|| {
             let message = "signals leave the domain although the kernel has scopes";
@@ -163,9 +171,15 @@ impl Ending {
         })?;
         let place = temporary.map(TemporaryDirectory::place);
         let watcher = scope
-            .start_watcher(place, (tmpdir::sweep, tmpdir::remove), time)
+            .start_watcher(place, (tmpdir::sweep, tmpdir::remove), deadline)
             .map_err(|errno| failed("watcher", errno))?;
-        Ok(Ending { watched: Some((scope, watcher)) })
+        Ok(Ending { watched: Some((scope, watcher)), deadline })
+    }
+
+    /// When time is up, for the watcher and for [`Signals::supervise`]: whom the watcher wakes before that
+    /// would let the program go on.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
     }
 
     /// The watcher's pid.

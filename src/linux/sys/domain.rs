@@ -110,7 +110,7 @@ impl SignalScope {
     /// Starts the watcher: a process in the domain of the calling thread and a session of its own. It
     /// calls `first` with `directory` and what closes when this process is gone, waits for that, kills
     /// the domain but itself, and then calls `last` with `directory`, until `name` is gone from there.
-    /// After `time` it continues this process if that is stopped.
+    /// At `deadline` it continues this process if that is stopped.
     ///
     /// It shares this process's memory: a copy of the page table, and of each page that we write later,
     /// would cost half a launch. By the time of `last` no thread is left in there, but what one held stays
@@ -123,12 +123,11 @@ impl SignalScope {
         &self,
         place: Option<(BorrowedFd<'_>, &CStr)>,
         (first, last): (First, Last),
-        time: Option<Duration>,
+        deadline: Option<Instant>,
     ) -> Result<Watcher, Errno> {
         let (reader, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         // Stack and argument live as long as the watcher does, so they are leaked.
         let stack = Box::leak(vec![0u8; WATCHER_STACK].into_boxed_slice());
-        let deadline = time.map(|time| Instant::now() + time);
         let pipe = reader.as_raw_fd();
         let place = place.map(|(directory, name)| (directory.as_raw_fd(), name.to_owned()));
         let watch = Box::leak(Box::new(Watch { pipe, place, first, last, deadline }));
