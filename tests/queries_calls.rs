@@ -33,7 +33,9 @@ fn reader(bed: &Bed, name: &str) -> std::fs::File {
 fn a_fast_timer_does_not_starve_a_question() {
     let call = "mkdirat AT_FDCWD $p 0755";
     let retried = format!("retry {call}");
-    for (mode, call) in [("restart", call), ("norestart", &retried)] {
+    for (mode, call) in
+        [("restart", call), ("norestart", &retried), ("posix", call), ("posix-thread", call)]
+    {
         let bed = Bed::new(&[&fifo("{in}/ticks")]);
         let mut ticks = reader(&bed, "{in}/ticks");
         let timer = format!("timer 300 {mode} $w");

@@ -126,6 +126,9 @@ impl Task<'_> {
 
     /// A copy of the task's descriptor in register 0.
     pub(super) fn own_copy(&self) -> Result<OwnedFd, Errno> {
+        if self.int(0) < 0 {
+            return Err(Errno::BADF);
+        }
         let tid = Pid::from_raw(self.tid()).ok_or(Errno::SRCH)?;
         // A thread that leads no group: PIDFD_THREAD (Linux 6.9), or its group's leader.
         let thread = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);

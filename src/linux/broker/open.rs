@@ -102,7 +102,8 @@ impl Task<'_> {
             // A later version of the structure: the same when its new fields are zero.
             let rest = usize::try_from(size - SIZE).ok().filter(|&rest| rest <= PAGE);
             let mut bytes = vec![0; rest.ok_or(Errno::TOOBIG)?];
-            if self.read(address + SIZE, &mut bytes)? < bytes.len() {
+            let rest = address.checked_add(SIZE).ok_or(Errno::FAULT)?;
+            if self.read(rest, &mut bytes)? < bytes.len() {
                 return Err(Errno::FAULT);
             }
             if bytes.iter().any(|&byte| byte != 0) {

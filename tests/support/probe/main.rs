@@ -19,6 +19,7 @@
 
 mod abi;
 mod args;
+mod noise;
 mod race;
 mod race_sockets;
 mod running;

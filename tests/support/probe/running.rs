@@ -4,7 +4,7 @@ use crate::args::{errno, fail, fill, leak, number};
 use crate::{Outcome, Vars, run, show};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 /// A result, and what was kept.
@@ -204,7 +204,34 @@ fn timer(text: &str, vars: &Vars) -> Outcome {
         action.sa_sigaction = tick as *const () as usize;
         action.sa_flags = if mode == "norestart" { 0 } else { libc::SA_RESTART };
         libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
-        libc::setitimer(libc::ITIMER_REAL, &raw const value, std::ptr::null_mut());
+        if mode.starts_with("posix") || POSIX_TIMER.load(Ordering::Relaxed) {
+            posix_timer(mode == "posix-thread", every);
+        } else {
+            libc::setitimer(libc::ITIMER_REAL, &raw const value, std::ptr::null_mut());
+        }
     }
     Ok(String::new())
+}
+
+/// Whether there is a timer of timer_create(2), which is the first one: its number is 0.
+static POSIX_TIMER: AtomicBool = AtomicBool::new(false);
+
+/// The same by timer_create(2), for the process or for this thread.
+fn posix_timer(thread: bool, every: libc::timeval) {
+    let every = libc::timespec { tv_sec: 0, tv_nsec: every.tv_usec * 1000 };
+    let value = libc::itimerspec { it_interval: every, it_value: every };
+    let mut id: libc::timer_t = std::ptr::null_mut();
+    // SAFETY: structs of the right type, zeroed before; the timer is the one that was made first.
+    let result = unsafe {
+        let mut event: libc::sigevent = std::mem::zeroed();
+        event.sigev_signo = libc::SIGALRM;
+        event.sigev_notify = if thread { libc::SIGEV_THREAD_ID } else { libc::SIGEV_SIGNAL };
+        event.sigev_notify_thread_id = libc::gettid();
+        if !POSIX_TIMER.swap(true, Ordering::Relaxed) {
+            assert_eq!(libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut id), 0);
+            assert!(id.is_null(), "another timer was made before");
+        }
+        libc::timer_settime(id, 0, &raw const value, std::ptr::null_mut())
+    };
+    assert_eq!(result, 0, "timer_settime");
 }

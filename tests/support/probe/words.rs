@@ -15,8 +15,8 @@
 //! | `clone FLAGS`, `clone3 FLAGS` | a child with those flags that ends at once |
 //! | `loop N OP`, `threads T N OP` | how often each result came; `{i}` is the turn |
 //! | `bg NAME OP`, `join NAME` | OP in a thread; its result, and what it kept |
-//! | `timer USEC [MODE [$fd]]`, `ticked` | SIGALRM every USEC (0: stop), `norestart` or not, each handled \
-//!   by a byte to $fd; whether one was handled |
+//! | `timer USEC [MODE [$fd]]`, `ticked` | SIGALRM every USEC (0: stop), `norestart` or not, `posix` or \
+//!   `posix-thread` by timer_create(2), each handled by a byte to $fd; whether one was handled |
 //! | `rlimit NAME:N` | soft limit |
 //! | `socketpair A B TYPE`, `pipe A B` | keeps two descriptors |
 //! | `sendmsg $fd ADDRESS TEXT`, `sendmmsg ...` | one message to an address |
@@ -27,9 +27,10 @@
 //! | `name $fd`, `peer $fd` | the socket's own address, and that of the other end |
 //! | `race-string`, `race-new`, `race-how`, `race-connect`, `race-link`, `race-exchange`, `race-move` | see [`crate::race`] |
 //! | `race-address`, `race-way`, `race-fd` | see [`crate::race_sockets`] |
+//! | `noise MS` | random calls for so long, see [`crate::noise`] |
 
 use crate::args::{self, Call, errno, fail, fill, leak, number};
-use crate::{Outcome, Vars, abi, race, race_sockets, running, spawn};
+use crate::{Outcome, Vars, abi, noise, race, race_sockets, running, spawn};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
@@ -112,6 +113,7 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Opti
         "race-link" => race::link(&text, vars),
         "race-exchange" => race::exchange(&text, vars),
         "race-move" => race::moving(&text, vars),
+        "noise" => noise::noise(&text),
         _ => return None,
     })
 }
