@@ -69,6 +69,19 @@ impl Run {
     }
 }
 
+/// Runs the control of a race until it is won, for a race is about chance, and the machine may be busy
+/// with something else. Gives up after so many times that the race cannot be won.
+pub fn until_won(mut run: impl FnMut() -> Run, won: impl Fn(&Run) -> bool) -> Run {
+    let mut last = run();
+    for _ in 0..40 {
+        if won(&last) {
+            break;
+        }
+        last = run();
+    }
+    last
+}
+
 impl Bed {
     /// A bed, prepared by running the operations `setup` bare; each must succeed.
     pub fn new(setup: &[&str]) -> Bed {
