@@ -281,6 +281,7 @@ fn answers_a_notification() -> Trial {
         unix_sockets: true,
         identity: true,
         learn: false,
+        makes_sockets: true,
     });
     let before = umask(0o77);
     let target = Child::start(|| match install_and_send(&program, theirs.as_fd()) {
@@ -353,7 +354,7 @@ fn reads_memory(subject: &Subject<'_>) -> Trial {
 fn copies_descriptors(subject: &Subject<'_>) -> Trial {
     let copied = copy_descriptor(subject.pid, subject.open);
     copied.map_err(refused(
-        "pidfd_getfd (a run then gets new sockets in the place of those it connects or binds)",
+        "pidfd_getfd (the broker then makes the stream sockets of a run itself)",
     ))?;
     works("a descriptor of a child can be copied")
 }

@@ -10,7 +10,7 @@ use super::oom::Score;
 use super::supervise::{Ending, Signals};
 use super::sys::seccomp::Instruction;
 use super::sys::spawn::{self, CStrings, Launch, Step};
-use super::sys::{Errno, identity, signals};
+use super::sys::{Errno, identity, probe, signals};
 use super::tmpdir::TemporaryDirectory;
 use super::{cgroup, host, landlock};
 use crate::cli::TrapFd;
@@ -148,8 +148,19 @@ pub fn run(job: Job) -> Result<u8, Error> {
             .map_err(|f| Failure::setup(Mechanism::Landlock, f.0))
     };
     let reporter = Arc::new(Reporter::new(job.traps));
+    let inner = ruleset(&inner)?;
+    let options = Options {
+        broker: plan.broker,
+        reads: plan.reads,
+        network: plan.network,
+        unix_sockets: plan.unix_sockets,
+        identity: keep != 0,
+        learn,
+        makes_sockets: plan.broker && !copies_descriptors(&inner),
+    };
     let broker = if plan.broker {
-        let config = config(&plan, &inherited, permitted, Arc::clone(&reporter), queries, learner);
+        let reporter = Arc::clone(&reporter);
+        let config = config(&plan, &inherited, permitted, options, reporter, queries, learner);
         let broker = Broker::new(config).map_err(|e| setup(Mechanism::Seccomp, "/proc", e))?;
         Some(Arc::new(broker))
     } else {
@@ -158,15 +169,7 @@ pub fn run(job: Job) -> Result<u8, Error> {
     let shell = [OsString::from("/bin/sh"), path.clone()];
     let shell: Vec<_> = shell.iter().chain(job.args.iter().skip(1)).cloned().collect();
     let shell = CStrings::new(c_strings(&shell)?);
-    let inner = ruleset(&inner)?;
-    let filter = filter::build(Options {
-        broker: plan.broker,
-        reads: plan.reads,
-        network: plan.network,
-        unix_sockets: plan.unix_sockets,
-        identity: keep != 0,
-        learn,
-    });
+    let filter = filter::build(options);
     let program = Launch {
         path: &c_string(path.as_bytes())?,
         argv: &CStrings::new(c_strings(&job.args)?),
@@ -454,6 +457,7 @@ fn config(
     plan: &Plan,
     inherited: &[(plan::Grant, (u64, u64, Access))],
     permitted: u64,
+    options: Options,
     reporter: Arc<Reporter>,
     queries: Option<Queries>,
     learner: Option<Learner>,
@@ -480,7 +484,14 @@ fn config(
         queries,
         learner,
         adviser: Adviser::new(&plan.policy, &host::HostView),
+        options,
     }
+}
+
+/// Whether this process may copy descriptors of others: a container's own filter may forbid that.
+fn copies_descriptors(any: &impl std::os::fd::AsRawFd) -> bool {
+    let copied = probe::copy_descriptor(rustix::process::getpid().as_raw_nonzero().get(), any);
+    !matches!(copied, Err(Errno::PERM | Errno::NOSYS))
 }
 
 /// The rule that denies it; none where another one wins.

@@ -35,6 +35,7 @@ mod terms;
 mod text;
 mod unix;
 
+use super::filter::Options;
 use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Effect, Endpoints, Reason, Rule, Verdict};
 use crate::trap::Adviser;
@@ -118,6 +119,8 @@ pub struct Config {
     pub learner: Option<Learner>,
     /// Who knows what would allow what is denied.
     pub adviser: Adviser,
+    /// What the filter notifies.
+    pub options: Options,
 }
 
 /// The broker of one run.
@@ -163,6 +166,7 @@ pub struct Broker {
     queries: Option<Queries>,
     learner: Option<Learner>,
     adviser: Adviser,
+    options: Options,
 }
 
 impl Broker {
@@ -225,6 +229,7 @@ impl Broker {
             queries: config.queries,
             learner: config.learner,
             adviser: config.adviser,
+            options: config.options,
         })
     }
 
@@ -419,7 +424,8 @@ fn dispatch(task: &Task<'_>) -> Answer {
         | c::SYS_msgrcv
         | c::SYS_msgctl => task.ipc_use(),
         c::SYS_mq_open | c::SYS_mq_unlink => task.message_queue(),
-        c::SYS_socket | c::SYS_socketpair => task.socket(),
+        c::SYS_socket => task.socket(),
+        c::SYS_socketpair => task.refuse_socket(),
         c::SYS_connect => task.connect(),
         c::SYS_bind => task.bind(),
         c::SYS_listen => task.listen(),

@@ -7,15 +7,17 @@ use super::substitute::Done;
 use super::task::Task;
 use super::unix::{UnixAddress, unix_address};
 use super::{Answer, Errno};
+use crate::linux::filter::{TYPE, allows_socket};
 use crate::linux::sys::socket;
 use crate::policy::endpoint::Line;
 use crate::policy::{Closed, Passage, Use};
 use crate::trap::Operation;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::net::sockopt::socket_domain;
-use rustix::net::{AddressFamily, listen};
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, listen, socket_with};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 
 /// `sizeof(struct sockaddr_storage)`, the longest address the kernel takes.
@@ -85,9 +87,24 @@ const FAMILY: &str = "sockets of this family are not open in any run";
 const NETLINK: &str = "of netlink, routes alone can be asked about without network.allowNetwork";
 
 impl Task<'_> {
-    /// socket(2) and socketpair(2): the filter notifies only what is refused.
+    /// socket(2). Where the broker can copy no socket, it makes those that connect and listen, and keeps a
+    /// copy; else the filter notifies only what is refused.
     pub(super) fn socket(&self) -> Result<Answer, Errno> {
-        let (family, kind) = (self.int(0), self.int(1) & 0xf);
+        if !allows_socket(self.broker.options, [0, 1, 2, 3, 4, 5].map(|at| self.call.arg(at))) {
+            return self.refuse_socket();
+        }
+        let flags = SocketFlags::from_bits_retain(self.int(1) as u32 & !TYPE);
+        let kind = SocketType::from_raw(self.int(1) as u32 & TYPE);
+        let family = AddressFamily::from_raw(self.int(0) as u16);
+        let protocol = NonZeroU32::new(self.int(2) as u32).map(Protocol::from_raw);
+        let fd = socket_with(family, kind, flags | SocketFlags::CLOEXEC, protocol)?;
+        self.broker.kept.made(&fd)?;
+        Ok(Answer::Descriptor(fd, flags.contains(SocketFlags::CLOEXEC)))
+    }
+
+    /// Refuses socket(2) and socketpair(2).
+    pub(super) fn refuse_socket(&self) -> Result<Answer, Errno> {
+        let (family, kind) = (self.int(0), self.int(1) & TYPE as i32);
         let family_name = match family {
             libc::AF_UNIX => "unix".to_owned(),
             libc::AF_INET => "inet".to_owned(),

@@ -1,9 +1,12 @@
 //! The target's sockets: a copy, or where a container forbids pidfd_getfd(2), one of the broker's own.
 //!
-//! The broker's own takes the place of the target's when it is connected or bound, under every number
-//! that the process has for it, so the target goes on with that. What is lost is what the target did
-//! with its socket before: options other than `O_NONBLOCK` and close-on-exec, and registrations with
-//! epoll(7). Other processes that share the old one keep that.
+//! There the broker makes the stream sockets, and keeps a copy of each until it is connected or listens.
+//!
+//! What it did not make (datagram sockets, and those from outside), or made too long ago, gives way to a
+//! new one when it is connected or bound, under every number that the process has for it, so the target
+//! goes on with that. What is lost then is what the target did with its socket before: options other
+//! than `O_NONBLOCK` and close-on-exec, and registrations with epoll(7). Other processes that share the
+//! old one keep that.
 
 use super::task::Task;
 use super::{Answer, Broker, Errno};
@@ -15,28 +18,34 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bound sockets that are kept until they listen or connect. Older ones are let go.
+/// Bound sockets that are kept until they listen or connect, and so many that are not bound yet. Older
+/// ones are let go.
 const KEPT: usize = 64;
 /// So many of which are remembered, so that none is taken for one that was never bound.
 const LET_GO: usize = 16 * 1024;
 
-/// Sockets of the broker's own that the target has bound, by inode.
+/// Sockets of the broker's own that the target has, by inode.
 #[derive(Default)]
 pub struct Kept(Mutex<Sockets>);
 
 #[derive(Default)]
 struct Sockets {
+    /// Neither bound nor connected yet.
+    fresh: VecDeque<(u64, OwnedFd)>,
+    /// Bound.
     kept: VecDeque<(u64, OwnedFd)>,
     let_go: VecDeque<u64>,
 }
 
-/// What is known of a bound socket.
+/// What is known of a socket.
 enum Known {
-    /// Here it is.
+    /// Here it is, and nothing was done with it yet.
+    Fresh(OwnedFd),
+    /// Here it is, bound.
     Kept(OwnedFd),
     /// It was let go: it stays bound, and nothing more can be done with it.
     LetGo,
-    /// It was not bound here.
+    /// It was neither made nor bound here.
     Not,
 }
 
@@ -47,16 +56,40 @@ impl Kept {
 
     fn find(&self, inode: u64) -> Result<Known, Errno> {
         let sockets = self.sockets();
-        match sockets.kept.iter().find(|(other, _)| *other == inode) {
-            Some((_, fd)) => Ok(Known::Kept(rustix::io::fcntl_dupfd_cloexec(fd, 3)?)),
-            None if sockets.let_go.contains(&inode) => Ok(Known::LetGo),
-            None => Ok(Known::Not),
+        let find = |all: &VecDeque<(u64, OwnedFd)>| {
+            let found = all.iter().find(|(other, _)| *other == inode);
+            found.map(|(_, fd)| rustix::io::fcntl_dupfd_cloexec(fd, 3)).transpose()
+        };
+        if let Some(fd) = find(&sockets.fresh)? {
+            return Ok(Known::Fresh(fd));
         }
+        Ok(match find(&sockets.kept)? {
+            Some(fd) => Known::Kept(fd),
+            None if sockets.let_go.contains(&inode) => Known::LetGo,
+            None => Known::Not,
+        })
+    }
+
+    /// Keeps a copy of a new socket.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`.
+    pub fn made(&self, fd: &OwnedFd) -> Result<(), Errno> {
+        let inode = rustix::fs::fstat(fd)?.st_ino;
+        let copy = rustix::io::fcntl_dupfd_cloexec(fd, 3)?;
+        let mut sockets = self.sockets();
+        // Whoever had this inode is gone.
+        sockets.let_go.retain(|other| *other != inode);
+        sockets.fresh.push_front((inode, copy));
+        sockets.fresh.truncate(KEPT);
+        Ok(())
     }
 
     fn keep(&self, fd: &OwnedFd) {
         let Ok(stat) = rustix::fs::fstat(fd) else { return };
         let mut sockets = self.sockets();
+        sockets.fresh.retain(|(other, _)| *other != stat.st_ino);
         let copy = rustix::io::fcntl_dupfd_cloexec(fd, 3);
         let old = match copy {
             Ok(copy) => {
@@ -73,7 +106,9 @@ impl Kept {
 
     /// A socket that listens or is connected is the target's alone: it ends when that closes it.
     fn forget(&self, inode: u64) {
-        self.sockets().kept.retain(|(other, _)| *other != inode);
+        let mut sockets = self.sockets();
+        sockets.fresh.retain(|(other, _)| *other != inode);
+        sockets.kept.retain(|(other, _)| *other != inode);
     }
 }
 
@@ -99,6 +134,8 @@ pub struct Socket {
 enum Whose {
     /// A copy of the target's.
     Copy,
+    /// One that the broker made for it, by inode.
+    Made(u64),
     /// One that took its place before, by inode.
     Placed(u64),
     /// A new one for this number, closed on exec or not, in the place of the one with this inode.
@@ -111,11 +148,25 @@ impl Socket {
         let result = match answer {
             Answer::Value(0) => Ok(()),
             Answer::Error(Errno::INPROGRESS) => Err(Errno::INPROGRESS),
-            other => return other,
+            Answer::Error(Errno::INTR | Errno::AGAIN) => return answer,
+            other => {
+                // Few try again with the same socket. Others close it, and may rely on epoll(7) to
+                // forget what is closed.
+                if let (Whose::Made(inode), Answer::Error(_)) = (&self.whose, &other)
+                    && done == Done::Connected
+                {
+                    broker.kept.forget(*inode);
+                }
+                return other;
+            }
         };
         match self.whose {
             Whose::Copy => answer,
-            Whose::Placed(inode) => {
+            Whose::Made(_) if done == Done::Bound => {
+                broker.kept.keep(&self.fd);
+                answer
+            }
+            Whose::Made(inode) | Whose::Placed(inode) => {
                 if done != Done::Bound {
                     broker.kept.forget(inode);
                 }
@@ -162,6 +213,7 @@ impl Task<'_> {
         self.still_waits()?;
         self.note(&stat.st_ino.to_ne_bytes());
         match self.broker.kept.find(stat.st_ino)? {
+            Known::Fresh(fd) => return Ok(Socket { fd, whose: Whose::Made(stat.st_ino) }),
             Known::Kept(fd) => return Ok(Socket { fd, whose: Whose::Placed(stat.st_ino) }),
             Known::LetGo if done == Done::Bound => return Err(Errno::INVAL),
             Known::LetGo => return Err(self.refuse_let_go(done)),
@@ -353,6 +405,16 @@ mod tests {
         assert!(matches!(kept.find(inode(&sockets[0])), Ok(Known::LetGo)));
         assert!(matches!(kept.find(inode(&sockets[1])), Ok(Known::Kept(_))));
         assert!(matches!(kept.find(inode(&make())), Ok(Known::Not)));
+        kept.forget(inode(&sockets[1]));
+        assert!(matches!(kept.find(inode(&sockets[1])), Ok(Known::Not)));
+        // One that is made is at hand, until so many more are made.
+        sockets[..KEPT].iter().for_each(|fd| kept.made(fd).unwrap());
+        assert!(matches!(kept.find(inode(&sockets[0])), Ok(Known::Fresh(_))));
+        kept.keep(&sockets[0]);
+        assert!(matches!(kept.find(inode(&sockets[0])), Ok(Known::Kept(_))));
+        sockets[..KEPT].iter().for_each(|fd| kept.made(fd).unwrap());
+        assert!(matches!(kept.find(inode(&sockets[1])), Ok(Known::Fresh(_))));
+        kept.made(&sockets[KEPT]).unwrap();
         kept.forget(inode(&sockets[1]));
         assert!(matches!(kept.find(inode(&sockets[1])), Ok(Known::Not)));
     }

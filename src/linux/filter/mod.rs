@@ -12,6 +12,7 @@ use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_IMM, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD,
     BPF_LSH, BPF_MISC, BPF_RET, BPF_TAX, BPF_W, BPF_X,
 };
+pub use table::TYPE;
 
 /// What varies from run to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct Options {
     pub identity: bool,
     /// What sockets are used for is notified although it is allowed, to be learned from.
     pub learn: bool,
+    /// The broker makes the stream sockets: it can take no copy of one later.
+    pub makes_sockets: bool,
 }
 
 /// `SECCOMP_RET_*` actions.
@@ -69,11 +72,43 @@ enum Test {
     NotIn(usize, u32, u32),
 }
 
+impl Test {
+    /// Whether it holds of these arguments.
+    fn holds(self, args: [u64; 6]) -> bool {
+        let low = |arg: usize| args[arg] as u32;
+        let is_in = |arg, mask, set: u32| {
+            1u32.checked_shl(low(arg) & mask).is_some_and(|bit| set & bit != 0)
+        };
+        match self {
+            Test::Bits(arg, bits) => low(arg) & bits != 0,
+            Test::NoBits(arg, bits) => low(arg) & bits == 0,
+            Test::Is(arg, mask, value) => low(arg) & mask == value,
+            Test::Pair((one, first), (other, second)) => low(one) == first && low(other) == second,
+            Test::In(arg, mask, set) => is_in(arg, mask, set),
+            Test::NotIn(arg, mask, set) => !is_in(arg, mask, set),
+        }
+    }
+}
+
 /// Tests in order, the first that holds decides; then the last action.
 struct Decision {
     nr: i64,
     cases: Vec<(Test, Action)>,
     otherwise: Action,
+}
+
+impl Decision {
+    /// What the filter does with these arguments.
+    fn action(&self, args: [u64; 6]) -> Action {
+        let case = self.cases.iter().find(|(test, _)| test.holds(args));
+        case.map_or(self.otherwise, |(_, action)| *action)
+    }
+}
+
+/// Whether socket(2) with these arguments is allowed, whoever makes the socket.
+#[must_use]
+pub fn allows_socket(options: Options, args: [u64; 6]) -> bool {
+    table::socket(Options { makes_sockets: false, ..options }).action(args) == Action::Allow
 }
 
 /// Offsets into `struct seccomp_data`, little-endian halves.

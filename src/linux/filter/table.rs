@@ -105,15 +105,26 @@ fn descriptors(options: Options, list: &mut Vec<Decision>) {
 /// `MSG_FASTOPEN` connects from a send, which no connect rule sees.
 const MSG_FASTOPEN: u32 = 0x2000_0000;
 /// The bits of socket(2)'s second argument that name the type.
-const TYPE: u32 = 0xf;
+pub const TYPE: u32 = 0xf;
+
+fn refused(options: Options) -> Action {
+    if options.broker { Action::Notify } else { Action::Errno(libc::EACCES) }
+}
+
+/// socket(2).
+pub fn socket(options: Options) -> Decision {
+    let refused = refused(options);
+    let mut cases = socket_cases(options, refused);
+    if options.makes_sockets {
+        // Of datagrams it could not tell when they are no longer needed.
+        cases.insert(0, (Test::In(1, TYPE, STREAM | SEQPACKET), Action::Notify));
+    }
+    Decision { nr: libc::SYS_socket, cases, otherwise: refused }
+}
 
 fn sockets(options: Options, list: &mut Vec<Decision>) {
-    let refused = if options.broker { Action::Notify } else { Action::Errno(libc::EACCES) };
-    list.push(Decision {
-        nr: libc::SYS_socket,
-        cases: socket_cases(options, refused),
-        otherwise: refused,
-    });
+    let refused = refused(options);
+    list.push(socket(options));
     if options.network {
         for (nr, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)]
         {

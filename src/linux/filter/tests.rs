@@ -44,13 +44,14 @@ fn run(program: &[Instruction], arch: u32, nr: u32, args: [u64; 6]) -> u32 {
 }
 
 fn all_options() -> impl Iterator<Item = Options> {
-    (0..64u32).map(|bits| Options {
+    (0..128u32).map(|bits| Options {
         broker: bits & 1 != 0,
         reads: bits & 2 != 0,
         network: bits & 4 != 0,
         unix_sockets: bits & 8 != 0,
         identity: bits & 16 != 0,
         learn: bits & 32 != 0,
+        makes_sockets: bits & 64 != 0,
     })
 }
 
@@ -70,7 +71,7 @@ fn the_search_decides_as_the_list_does() {
                         libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32
                     }
                     None => libc::SECCOMP_RET_ALLOW,
-                    Some(decision) => run(&body(decision), AUDIT_ARCH, nr, args),
+                    Some(decision) => decision.action(args).value(),
                 };
                 assert_eq!(run(&program, AUDIT_ARCH, nr, args), want, "{nr} {args:?}");
             }
@@ -96,7 +97,8 @@ fn sockets_are_decided_by_family_type_and_protocol() {
     let allow = libc::SECCOMP_RET_ALLOW;
     let options = |network, unix_sockets| {
         let (broker, reads, identity, learn) = (true, false, false, false);
-        build(Options { broker, reads, network, unix_sockets, identity, learn })
+        let makes_sockets = false;
+        Options { broker, reads, network, unix_sockets, identity, learn, makes_sockets }
     };
     let (fenced, unix_only, open) =
         (options(true, true), options(false, true), options(false, false));
@@ -120,9 +122,19 @@ fn sockets_are_decided_by_family_type_and_protocol() {
         (4000, libc::SOCK_STREAM, 0, [notify, notify, notify]),
     ] {
         let args = [family as u64, kind as u64, protocol, 0, 0, 0];
-        let got = [&fenced, &unix_only, &open]
-            .map(|program| run(program, AUDIT_ARCH, libc::SYS_socket as u32, args));
+        let all = [fenced, unix_only, open];
+        let got =
+            all.map(|options| run(&build(options), AUDIT_ARCH, libc::SYS_socket as u32, args));
         assert_eq!(got, wants, "{family} {kind} {protocol}");
+        let made = all.map(|options| Options { makes_sockets: true, ..options });
+        assert_eq!(
+            made.map(|options| allows_socket(options, args)),
+            wants.map(|want| want == allow)
+        );
+        let streams = matches!(kind & 0xf, libc::SOCK_STREAM | libc::SOCK_SEQPACKET);
+        let got =
+            made.map(|options| run(&build(options), AUDIT_ARCH, libc::SYS_socket as u32, args));
+        assert_eq!(got, if streams { [notify; 3] } else { wants }, "{family} {kind} {protocol}");
     }
 }
 
@@ -140,8 +152,8 @@ fn a_pair_is_of_the_unix_family_whatever_is_open() {
         assert_eq!(decide(libc::SYS_socketpair, libc::AF_UNIX, libc::SOCK_STREAM), allow);
         // Without a broker nobody ties a socket to loopback.
         for family in [libc::AF_INET, libc::AF_INET6] {
-            let made = decide(libc::SYS_socket, family, libc::SOCK_STREAM) == allow;
-            assert_eq!(made, options.broker || !options.network);
+            let args = [family as u64, libc::SOCK_STREAM as u64, 0, 0, 0, 0];
+            assert_eq!(allows_socket(options, args), options.broker || !options.network);
         }
     }
 }
@@ -222,6 +234,7 @@ fn every_system_call_is_decided_or_known_to_be_harmless() {
         unix_sockets: true,
         identity: true,
         learn: false,
+        makes_sockets: true,
     };
     let mut list = decisions(options);
     opens(options, &mut list);
