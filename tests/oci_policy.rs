@@ -67,6 +67,36 @@ fn files_are_held() {
     );
 }
 
+/// Images start as root and go on as somebody else. Who just did is closed to processes of either user, so
+/// that a broker without the right to look reads none of its calls.
+#[test]
+fn programs_change_their_user() {
+    if !ready("programs_change_their_user") {
+        return;
+    }
+    let secret = "/etc/secret";
+    for denied in [json!([]), json!([secret]), json!([secret, "/ws/**/*.env"])] {
+        let policy = json!({"filesystem": {"allowWrite": ["/ws"], "denyRead": denied}});
+        let mut place = fenced(&policy);
+        std::fs::write(place.path("rootfs/etc/passwd"), "u:x:7:7::/:/bin/sh\n").expect("a file");
+        let caps = json!(["CAP_KILL", "CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_FOWNER"]);
+        for set in ["bounding", "effective", "permitted"] {
+            place.spec["process"]["capabilities"][set] = caps.clone();
+        }
+        let script =
+            "cd /ws; busybox chmod 777 .; busybox su u -c \"$1\"; echo x > own; stat -c %u own";
+        let inner = "id -u; echo a > f; busybox mv f g; stat -c %u g; echo x > a.env; cat a.env /etc/secret;
+            grep CapPrm /proc/self/status; echo x > /data/f";
+        let answer = place.run(&["sh", "-c", script, "sh", inner]);
+        let mut want = vec!["7", "7"];
+        want.extend((denied != json!([secret, "/ws/**/*.env"])).then_some("x"));
+        want.extend((denied == json!([])).then_some("secret"));
+        want.extend(["CapPrm:\t0000000000000000", "0"]);
+        assert_eq!(answer.out.lines().collect::<Vec<_>>(), want, "{denied}: {answer:?}");
+        assert!(answer.err.contains("/data/f: Permission denied"), "{answer:?}");
+    }
+}
+
 /// The launcher is the container's first process, of the program's own user.
 #[test]
 fn the_launcher_is_out_of_reach() {

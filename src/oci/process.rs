@@ -134,6 +134,12 @@ impl Program {
         self.filter.as_ref()
     }
 
+    /// Whether it may become another user.
+    #[must_use]
+    pub fn changes_user(&self) -> bool {
+        self.capabilities.permitted & CapabilitySet::SETUID.bits() != 0
+    }
+
     /// Whether some calls are notified, so that a listener has to be handed over.
     #[must_use]
     pub fn listens(&self) -> bool {
@@ -299,7 +305,7 @@ impl Program {
             }
         };
         if self.no_new_privileges {
-            self.set_capabilities()?;
+            self.set_capabilities(CapabilitySet::empty())?;
             rustix::thread::set_no_new_privs(true).context("process.noNewPrivileges")?;
             return install();
         }
@@ -313,21 +319,21 @@ impl Program {
             rustix::thread::set_capabilities(None, raised).context("capset")?;
             install()?;
         }
-        self.set_capabilities()
+        self.set_capabilities(CapabilitySet::empty())
     }
 
-    /// Takes on the capabilities that the program is to have.
+    /// Takes on the capabilities that the program is to have, and `besides`, as far as they are held.
     ///
     /// # Errors
     ///
     /// As capset(2).
-    pub fn set_capabilities(&self) -> Result<()> {
+    pub fn set_capabilities(&self, besides: CapabilitySet) -> Result<()> {
         let held = rustix::thread::capabilities(None).context("capget")?.permitted;
         let set = |bits| CapabilitySet::from_bits_retain(bits);
         // What we do not hold ourselves cannot be given, config.md: a warning, not an error.
-        let permitted = set(self.capabilities.permitted) & held;
+        let permitted = (set(self.capabilities.permitted) | besides) & held;
         let sets = CapabilitySets {
-            effective: set(self.capabilities.effective) & permitted,
+            effective: (set(self.capabilities.effective) | besides) & permitted,
             permitted,
             inheritable: set(self.capabilities.inheritable)
                 & set(self.capabilities.bounding | self.capabilities.permitted),

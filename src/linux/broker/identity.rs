@@ -29,13 +29,13 @@ impl Task<'_> {
     /// off, since a broker that acts for it would undo its domain. A task with a filter of its own
     /// (a nested run of ours) is told apart by [`Task::is_nested`], and may go on.
     pub(super) fn create_ruleset(&self) -> Result<Answer, Errno> {
-        let may = self.broker.may_nest() && self.has_own_filter()?;
+        let may = self.broker.kernel_holds_reading() && self.has_own_filter()?;
         if may { Ok(Answer::Continue) } else { Err(Errno::OPNOTSUPP) }
     }
 
     /// landlock_restrict_self(2), see [`Task::create_ruleset`].
     pub(super) fn restrict_self(&self) -> Result<Answer, Errno> {
-        if !self.broker.may_nest() || !self.has_own_filter()? {
+        if !self.broker.kernel_holds_reading() || !self.has_own_filter()? {
             return Err(Errno::OPNOTSUPP);
         }
         self.broker.nested.store(true, Ordering::Release);
@@ -71,9 +71,8 @@ impl Task<'_> {
 }
 
 impl Broker {
-    /// Whether a task can have a Landlock domain of its own. Where the broker opens every file that is
-    /// read, there would be nobody left to open one for that task.
-    fn may_nest(&self) -> bool {
+    /// Whether Landlock alone holds what may be read: otherwise the broker opens every file that is.
+    pub(super) fn kernel_holds_reading(&self) -> bool {
         !self.reads || !self.kernel_read.is_empty()
     }
 

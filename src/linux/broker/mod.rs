@@ -36,6 +36,7 @@ mod text;
 mod unix;
 
 use super::filter::Options;
+use super::sys::identity::Identity;
 use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Effect, Endpoints, Reason, Rule, Verdict};
 use crate::trap::Adviser;
@@ -260,6 +261,12 @@ impl Broker {
 
     fn identity_changed(&self) -> bool {
         self.identity_changed.load(Ordering::Acquire)
+    }
+
+    /// Whom the target starts as, and the workers with it.
+    fn own_identity(&self) -> Identity<'_> {
+        let (uid, gid) = (self.uid, self.gid);
+        Identity { uid, gid, fs_uid: uid, fs_gid: gid, groups: &self.groups }
     }
 
     /// The user that this thread now acts as on files.

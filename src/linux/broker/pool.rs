@@ -163,6 +163,7 @@ pub fn prepare(broker: &Broker, slot: &Slot) {
     slot.tid.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Release);
     // A mask and a working directory of this thread's own, and no more capabilities than it needs.
     let ready = identity::own_file_context().is_ok()
+        && identity::keep_capabilities().is_ok()
         && identity::set_capabilities(broker.own_capabilities, broker.own_capabilities).is_ok();
     if !ready {
         // Nobody answers then, and the target waits: end the run rather than serve with other rights.

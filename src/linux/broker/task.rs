@@ -4,7 +4,8 @@ use super::Broker;
 use super::grants::Pass;
 use super::query::Question;
 use super::terms::Terms;
-use crate::linux::sys::{Errno, identity, seccomp::Notification};
+use crate::linux::sys::identity::{self, Identity};
+use crate::linux::sys::{Errno, seccomp::Notification};
 use rustix::fs::{Mode, OFlags};
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
@@ -32,10 +33,10 @@ pub struct Task<'a> {
 pub struct Status {
     /// Thread group id.
     pub tgid: i32,
-    /// File-system user id.
-    pub uid: u32,
-    /// File-system group id.
-    pub gid: u32,
+    /// Real, effective, saved and file-system user id.
+    pub uids: [u32; 4],
+    /// The same of the group.
+    pub gids: [u32; 4],
     /// Supplementary groups.
     pub groups: Vec<u32>,
     /// Effective capabilities.
@@ -255,8 +256,17 @@ impl<'a> Task<'a> {
         let status = self.status()?;
         self.still_waits()?;
         DISGUISED.set(true);
-        identity::set_fs_identity(status.uid, status.gid, &status.groups)?;
-        let keep = self.broker.own_capabilities;
+        let broker = self.broker;
+        // Who is half one user and half another can be looked at with CAP_SYS_PTRACE only.
+        let whole = |ids: [u32; 4], own| if ids[..3] == [ids[0]; 3] { ids[0] } else { own };
+        identity::set_identity(Identity {
+            uid: whole(status.uids, broker.uid),
+            gid: whole(status.gids, broker.gid),
+            fs_uid: status.uids[3],
+            fs_gid: status.gids[3],
+            groups: &status.groups,
+        })?;
+        let keep = broker.own_capabilities;
         identity::set_capabilities(status.capabilities & keep | keep & ALWAYS, keep)
     }
 
@@ -277,7 +287,10 @@ impl<'a> Task<'a> {
         }
         let broker = self.broker;
         let restored = identity::set_capabilities(broker.own_capabilities, broker.own_capabilities)
-            .and_then(|()| identity::set_fs_identity(broker.uid, broker.gid, &broker.groups));
+            .and_then(|()| identity::set_identity(broker.own_identity()))
+            .and_then(|()| {
+                identity::set_capabilities(broker.own_capabilities, broker.own_capabilities)
+            });
         if restored.is_err() {
             // A worker with a wrong identity must not serve anybody.
             std::process::abort();
@@ -313,6 +326,10 @@ pub fn status_of(proc: &OwnedFd, tid: i32) -> Result<Status, Errno> {
     Ok(parse_status(&buffer[..length]))
 }
 
+fn ids<'a>(mut words: impl Iterator<Item = &'a str>) -> [u32; 4] {
+    [(); 4].map(|()| words.next().and_then(|word| word.parse().ok()).unwrap_or(u32::MAX))
+}
+
 fn parse_status(text: &[u8]) -> Status {
     let mut status = Status::default();
     let (mut pending, mut shared, mut blocked, mut ignored) = (0u64, 0u64, 0u64, 0u64);
@@ -328,9 +345,8 @@ fn parse_status(text: &[u8]) -> Status {
         match key {
             "PPid" => status.ppid = words.next().and_then(|w| w.parse().ok()).unwrap_or(0),
             "Tgid" => status.tgid = words.next().and_then(|w| w.parse().ok()).unwrap_or(0),
-            // The fourth number is the file-system id.
-            "Uid" => status.uid = words.nth(3).and_then(|w| w.parse().ok()).unwrap_or(u32::MAX),
-            "Gid" => status.gid = words.nth(3).and_then(|w| w.parse().ok()).unwrap_or(u32::MAX),
+            "Uid" => status.uids = ids(words),
+            "Gid" => status.gids = ids(words),
             "Groups" => status.groups = words.filter_map(|w| w.parse().ok()).collect(),
             "Umask" => status.umask = u32::from_str_radix(value.trim(), 8).unwrap_or(0o777),
             "CapEff" => status.capabilities = hex(),
@@ -368,8 +384,8 @@ mod tests {
             Status {
                 tgid: 12,
                 ppid: 11,
-                uid: 65534,
-                gid: 4,
+                uids: [0, 0, 0, 65534],
+                gids: [1, 2, 3, 4],
                 groups: vec![4, 24, 27],
                 capabilities: 0xa804_25fb,
                 umask: 0o27,

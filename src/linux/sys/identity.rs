@@ -46,28 +46,65 @@ pub fn set_capabilities(effective: u64, permitted: u64) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) }).map(|_| ())
 }
 
-/// Sets the calling thread's file-system user and group, and its supplementary groups, sorted as the kernel
-/// has them.
+/// A user and its groups, as a thread takes them on.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity<'a> {
+    /// Real, effective and saved user.
+    pub uid: u32,
+    /// The same of the group.
+    pub gid: u32,
+    /// User on files.
+    pub fs_uid: u32,
+    /// Group on files.
+    pub fs_gid: u32,
+    /// Supplementary groups, sorted as the kernel has them.
+    pub groups: &'a [u32],
+}
+
+/// Keeps the calling thread's permitted capabilities when it changes its user, capabilities(7).
 ///
 /// # Errors
 ///
-/// `EPERM` where the thread may not become that user; groups that are the same take no right to set.
-pub fn set_fs_identity(uid: u32, gid: u32, groups: &[u32]) -> Result<(), Errno> {
+/// As prctl(2).
+pub fn keep_capabilities() -> Result<(), Errno> {
+    rustix::thread::set_keep_capabilities(true)
+}
+
+/// Gives the calling thread, which has to [keep its capabilities](keep_capabilities), an identity. Those that it
+/// is permitted are effective afterwards. Files go by the user on files, and looking at a process goes by
+/// the real one, ptrace(2).
+///
+/// # Errors
+///
+/// `EPERM` where the thread may not become that user; what is the same takes no right to set.
+pub fn set_identity(identity: Identity<'_>) -> Result<(), Errno> {
+    let Identity { uid, gid, fs_uid, fs_gid, groups } = identity;
     let own = rustix::process::getgroups()?;
     if !own.iter().map(|group| group.as_raw()).eq(groups.iter().copied()) {
         // SAFETY: the raw call changes this thread alone; the pointer covers `groups`.
         check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) })?;
     }
+    if rustix::process::getgid().as_raw() != gid {
+        // SAFETY: by value; the raw call changes this thread alone.
+        check(unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) })?;
+    }
+    if rustix::process::getuid().as_raw() != uid {
+        let (_, permitted) = capabilities()?;
+        // SAFETY: as above.
+        check(unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) })?;
+        // Leaving root has emptied the effective set.
+        set_capabilities(permitted, permitted)?;
+    }
     // SAFETY: by-value system calls on this thread alone. They report no error; asking again with an
     // invalid id returns the value in force.
     unsafe {
-        libc::syscall(libc::SYS_setfsgid, gid);
-        libc::syscall(libc::SYS_setfsuid, uid);
+        libc::syscall(libc::SYS_setfsgid, fs_gid);
+        libc::syscall(libc::SYS_setfsuid, fs_uid);
         let now = (
             libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32,
             libc::syscall(libc::SYS_setfsgid, u32::MAX) as u32,
         );
-        if now != (uid, gid) { Err(Errno::PERM) } else { Ok(()) }
+        if now != (fs_uid, fs_gid) { Err(Errno::PERM) } else { Ok(()) }
     }
 }
 
