@@ -4,6 +4,7 @@
 mod support;
 
 use std::io::BufRead;
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -110,8 +111,6 @@ fn the_launcher_is_out_of_reach() {
         ("readlink /proc/1/fd/0 > /dev/null && echo read", "read"),
         ("cat /proc/1/maps > /dev/null && echo read", "read"),
         ("busybox head -c 4 /proc/1/exe > /dev/null && echo read", "read"),
-        ("kill -USR1 1 && echo sent", "sent"),
-        ("kill -STOP 1 && echo sent", "sent"),
     ];
     let policy = json!({"filesystem": {"allowWrite": ["/"]}});
     let (with, mut without) = (fenced(&policy), fenced(&policy));
@@ -121,6 +120,70 @@ fn the_launcher_is_out_of_reach() {
         assert_eq!(answer.out.trim(), works, "{script}: {answer:?}");
         let answer = with.run(&["sh", "-c", script]);
         assert_eq!(answer.out.trim(), "", "{script}: {answer:?}");
+    }
+    // Its command line had paths of the host.
+    let answer = with.run(&["cat", "/proc/1/cmdline"]);
+    assert_eq!(answer.out.trim_end_matches('\0'), "landstrip-oci", "{answer:?}");
+    // It cannot be ended or stopped by those that it serves, and passes the rest on.
+    for script in ["kill -KILL 1", "kill -STOP 1", "kill -SEGV 1", "busybox kill -35 1"] {
+        let script = format!("trap '' 35; {script}; echo $?; echo x > /ws/f; cat /ws/f");
+        assert_eq!(with.run(&["sh", "-c", &script]).out, "0\nx\n", "{script}");
+    }
+    let script = "trap 'echo got; exit 3' TERM; kill -TERM 1; while :; do sleep 0.1; done";
+    let answer = with.run(&["sh", "-c", script]);
+    assert_eq!((answer.out.trim(), answer.code), ("got", Some(3)), "{answer:?}");
+}
+
+/// Every way in which a command that an engine executes and the container's program meet works as without a
+/// policy, in both directions.
+#[test]
+fn commands_and_the_program_reach_each_other() {
+    if !ready("commands_and_the_program") {
+        return;
+    }
+    const SERVE: &str = "probe 's=socket AF_UNIX SOCK_STREAM 0' \"bind \\$s un:/ws/$1 #\" 'listen $s 8' \
+        'a=socket AF_UNIX SOCK_STREAM 0' \"bind \\$a abs:$1 #\" 'listen $a 8' \
+        \"shmget $2 4096 IPC_CREAT|0600\" \"put /ws/$1-ready x\" 'sh sleep 1000'";
+    const USE: &str = "until [ -e /ws/$1-ready ]; do sleep 0.05; done
+        probe 's=socket AF_UNIX SOCK_STREAM 0' \"connect \\$s un:/ws/$1 #\" \
+        'a=socket AF_UNIX SOCK_STREAM 0' \"connect \\$a abs:$1 #\" \"m=shmget $2 4096 0\"";
+    let program = format!(
+        "f() {{ {SERVE}; }}; g() {{ {USE}; }}; f program 71 > /dev/null &
+        trap 'echo signalled >> /ws/signals' USR1; g command 72 > /ws/answer; echo > /ws/done
+        while :; do sleep 0.1; done"
+    );
+    let policies =
+        [None, Some(json!([])), Some(json!(["/etc/secret"])), Some(json!(["/ws/**/*.env"]))];
+    for denied in policies {
+        let policy = json!({"filesystem": {"allowWrite": ["/ws"], "denyRead": denied}});
+        let mut place = fenced(&policy);
+        if denied.is_none() {
+            place.spec["annotations"] = json!({});
+        }
+        std::fs::copy(support::probe(), place.path("rootfs/bin/probe")).expect("the probe");
+        // Where the probe is not static.
+        for libraries in ["/lib", "/lib64"].into_iter().filter(|path| Path::new(path).exists()) {
+            let options = json!(["rbind", "ro"]);
+            let mount = json!({"destination": libraries, "source": libraries, "options": options});
+            place.spec["mounts"].as_array_mut().expect("a list").push(mount);
+        }
+        let id = &id();
+        place.program(&["sh", "-c", &program]).call(&["run", "--detach", "-b", ".", id]).good();
+        let exec = |args: &[&str]| place.call(&[&["exec", id.as_str()], args].concat());
+        let both = "ok\nok\nok\nok\n";
+        let answer = exec(&["sh", "-c", USE, "sh", "program", "71"]).good();
+        assert!(answer.starts_with(both) && answer.lines().count() == 5, "{denied:?}: {answer}");
+        assert!(!answer.contains('E'), "{denied:?}: {answer}");
+        let serve = ["exec", "--detach", id, "sh", "-c", SERVE, "sh", "command", "72"];
+        place.call(&serve).good();
+        let answer =
+            exec(&["sh", "-c", "until [ -e /ws/done ]; do sleep 0.05; done; cat /ws/answer"]);
+        let answer = answer.good();
+        assert!(answer.starts_with(both) && answer.lines().count() == 5, "{denied:?}: {answer}");
+        assert!(!answer.contains('E'), "{denied:?}: {answer}");
+        // The program is the container's first process, or its launcher passes signals on.
+        exec(&["sh", "-c", "kill -USR1 1; until [ -e /ws/signals ]; do sleep 0.05; done"]).good();
+        place.call(&["delete", "--force", id]).good();
     }
 }
 
@@ -203,8 +266,144 @@ fn exec_is_under_the_policy_of_the_container() {
         assert_eq!(answer.out.trim(), want, "{args:?} {answer:?}");
     }
     assert_eq!(running.exec(&[id, "sh", "-c", "exit 9"]).code, Some(9));
+    // The launcher, the program, and this.
+    assert_eq!(running.sh("set -- /proc/[0-9]*; echo $#"), "3\n");
     std::fs::remove_file(place.path("state").join(id).join("policy.json")).expect("the policy");
     running.exec(&[id, "id"]).bad("policy");
+}
+
+/// The launcher has the rights of the program: a command with other ones has a launcher of its own, under the
+/// same policy.
+#[test]
+fn commands_of_other_users_are_held() {
+    if !ready("commands_of_other_users") {
+        return;
+    }
+    let mut place =
+        fenced(&json!({"filesystem": {"allowWrite": ["/ws"], "denyRead": ["/etc/secret"]}}));
+    let caps = json!(["CAP_KILL", "CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_FOWNER"]);
+    for set in ["bounding", "effective", "permitted"] {
+        place.spec["process"]["capabilities"][set] = caps.clone();
+    }
+    let script = "echo > /data/f; cat /etc/secret; cd /ws; echo x > $1; stat -c %u $1; set -- /proc/[0-9]*; echo $#";
+    // With CAP_SETUID the launcher can act as anybody.
+    let running = place.waiting();
+    assert_eq!(running.exec(&[&running.id, "busybox", "chmod", "777", "/ws"]).code, Some(0));
+    for (user, want) in [("7:8", "7\n3\n"), ("0", "0\n3\n")] {
+        let answer = running.exec(&["--user", user, &running.id, "sh", "-c", script, "sh", user]);
+        assert_eq!(answer.out, want, "{answer:?}");
+        assert!(answer.err.contains("/data/f: Permission denied"), "{answer:?}");
+    }
+    drop(running);
+    // Without, it is the program's user alone.
+    place.spec["process"]["user"] = json!({"uid": 7, "gid": 8});
+    place.spec["process"]["capabilities"] = json!({});
+    let running = place.waiting();
+    for (user, want) in [("7:8", "7\n3\n"), ("0", "0\n4\n"), ("9", "9\n4\n")] {
+        let answer = running.exec(&["--user", user, &running.id, "sh", "-c", script, "sh", user]);
+        assert_eq!(answer.out.lines().last(), want.lines().last(), "{answer:?}");
+        assert!(!answer.out.contains("secret"), "{answer:?}");
+        assert!(answer.err.contains("/data/f: Permission denied"), "{answer:?}");
+    }
+    let other = [
+        "--user",
+        "0",
+        "--cap",
+        "CAP_KILL",
+        &running.id,
+        "sh",
+        "-c",
+        "kill -0 1; kill -0 2; echo $?",
+    ];
+    assert_eq!(running.exec(&other).out, "0\n");
+}
+
+/// The program and commands share a user, and yet none looks into another, or into the launcher; whatever
+/// capabilities the document gives them.
+#[test]
+fn nobody_looks_into_another() {
+    if !ready("nobody_looks_into_another") {
+        return;
+    }
+    const LOOK: &str = "for p in /proc/[0-9]*; do
+            case $p in /proc/$$|/proc/$PPID) continue;; esac
+            cat $p/environ > /dev/null && echo environ; readlink $p/fd/0 && echo fd
+            busybox head -c 0 $p/mem && echo mem
+        done 2> /dev/null; echo looked";
+    let program = format!(
+        "echo > /ws/ready; until [ -e /ws/go ]; do sleep 0.05; done; {{ {LOOK}; }} > /ws/out
+        echo > /ws/done; sleep 1000"
+    );
+    for denied in [None, Some(json!([])), Some(json!(["/ws/**/*.env"]))] {
+        let policy = json!({"filesystem": {"allowWrite": ["/ws"], "denyRead": denied}});
+        let mut place = fenced(&policy);
+        if denied.is_none() {
+            place.spec["annotations"] = json!({});
+        }
+        let caps =
+            json!(["CAP_SYS_PTRACE", "CAP_SYS_ADMIN", "CAP_KILL", "CAP_SETUID", "CAP_SETGID"]);
+        for set in ["bounding", "effective", "permitted"] {
+            place.spec["process"]["capabilities"][set] = caps.clone();
+        }
+        let id = &id();
+        place.program(&["sh", "-c", &program]).call(&["run", "--detach", "-b", ".", id]).good();
+        let exec = |script: &str| place.call(&["exec", id, "sh", "-c", script]).good();
+        place.call(&["exec", "--detach", id, "sleep", "1000"]).good();
+        let of_command = exec(&format!("until [ -e /ws/ready ]; do sleep 0.05; done; {LOOK}"));
+        let of_program =
+            exec("echo > /ws/go; until [ -e /ws/done ]; do sleep 0.05; done; cat /ws/out");
+        place.call(&["delete", "--force", id]).good();
+        for found in [of_command, of_program] {
+            match denied {
+                None => {
+                    for what in ["environ", "fd", "mem"] {
+                        assert!(found.contains(what), "{what}: {found}");
+                    }
+                }
+                Some(_) => assert_eq!(found, "looked\n", "{denied:?}"),
+            }
+        }
+    }
+}
+
+/// What a command leaves lives on, as without a policy, and ends with the container.
+#[test]
+fn what_a_command_leaves_ends_with_the_container() {
+    if !ready("what_a_command_leaves") {
+        return;
+    }
+    let place = fenced(&json!({"filesystem": {"allowWrite": ["/ws"]}}));
+    let id = &id();
+    let script = "until [ -e /ws/end ]; do sleep 0.05; done; exit 4";
+    let mut run = place.program(&["sh", "-c", script]).command(&["run", "-b", ".", id]);
+    let mut run = run.spawn().expect("run");
+    let exec = |script: &str| place.call(&["exec", id, "sh", "-c", script]);
+    while exec("true").code != Some(0) {}
+    exec("(while :; do echo x > /ws/alive; sleep 0.05; done) > /dev/null 2>&1 &").good();
+    exec("busybox rm -f /ws/alive; until [ -e /ws/alive ]; do sleep 0.05; done").good();
+    exec("echo > /ws/end");
+    assert_eq!(run.wait().expect("an end").code(), Some(4));
+}
+
+/// Nothing runs that nobody serves.
+#[test]
+fn without_its_launcher_nothing_is_executed() {
+    if !ready("without_its_launcher") {
+        return;
+    }
+    let place = fenced(&json!({"filesystem": {"allowWrite": ["/ws"]}}));
+    let running = place.waiting();
+    let launcher = place.state(&running.id)["pid"].as_i64().expect("a pid");
+    let signal = |name: &str| {
+        let sent = std::process::Command::new("kill").args([name, &launcher.to_string()]).status();
+        assert!(sent.expect("kill(1)").success());
+    };
+    signal("-STOP");
+    let answer = running.exec(&[&running.id, "sh", "-c", "echo ran"]);
+    assert_eq!(answer.out, "");
+    answer.bad("did not answer");
+    signal("-CONT");
+    assert_eq!(running.sh("echo ran"), "ran\n");
 }
 
 #[test]

@@ -58,6 +58,7 @@ mkdir -p "$place"/rootfs/{bin,etc,proc,sys,dev,tmp,root,ws,data} "$place/volume"
 cp "$(command -v busybox)" "$place/rootfs/bin/busybox"
 chroot "$place/rootfs" /bin/busybox --install -s /bin
 echo secret > "$place/rootfs/etc/secret"
+echo 'u:x:1000:1000::/:/bin/sh' > "$place/passwd"
 tar -C "$place/rootfs" -c . | podman import -q - "$image" >/dev/null || exit 1
 cat > "$place/policy.json" <<'EOF'
 {"filesystem": {"allowWrite": ["/ws", "/tmp"], "denyRead": ["/etc/secret"]}}
@@ -112,6 +113,20 @@ check 'a policy: exec' 'Permission denied' "podman exec two cat /etc/secret; tru
 check 'a policy: traps' 'FILESYSTEM_DENIED.*/etc/secret' "cat $place/traps"
 check 'a policy: stop' '^3$' "podman stop -t 9 two && podman inspect -f '{{.State.ExitCode}}' two"
 check 'a policy that is wrong' 'alowWrite' "$run --annotation 'dev.landstrip.policy=$place/wrong.json' $image true; true"
+
+# One broker a container: what podman executes in it meets the program, as without a policy.
+check 'a policy: another user' '^1000 1000$' "$run $policy -v $place/passwd:/etc/passwd $image sh -c \
+    'chmod 777 /ws; su u -c \"cd /ws; echo x > f; stat -c %u f; id -u\"' | tr '\n' ' ' | sed 's/ $//'"
+check 'a policy: a health check' '^healthy$' "podman run -d --name three --network none $policy \
+    --health-cmd 'kill -0 1 && echo x > /ws/h' --health-interval 1h $image sh -c \
+    'trap \"echo got; exit 3\" TERM; while :; do sleep 0.1; done' >/dev/null 2>&1; podman healthcheck run three && echo healthy"
+check 'a policy: executed as a user' '^7$' "podman exec -u 7 three id -u"
+check 'a policy: executed with a terminal' '^ok' "podman exec -t three sh -c 'echo ok > /dev/tty'"
+check 'a policy: pause' '^7$' "podman pause three && podman unpause three && podman exec -u 7 three id -u"
+check 'a policy: copying' '^secret$' "podman cp three:/etc/secret $place/copy && cat $place/copy"
+check 'a policy: restart' '^healthy$' "podman restart -t 5 three >/dev/null 2>&1; podman healthcheck run three && echo healthy"
+check 'a policy: an executed kill' '^3 got got$' "podman exec three kill 1; podman wait three >/dev/null; \
+    echo \$(podman inspect -f '{{.State.ExitCode}}' three; podman logs three)"
 
 echo "$good passed, $bad failed"
 [ "$bad" -eq 0 ]

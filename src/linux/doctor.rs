@@ -260,7 +260,10 @@ fn keeps_signals_inside(host: HostSupport) -> Trial {
     }
     let outside = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     may_signal(outside).map_err(refused("a signal to the parent"))?;
-    enter(&Layer { writing: true, scoped: true, ..Layer::default() }, host.landlock_abi)?;
+    enter(
+        &Layer { writing: true, signals: true, abstract_sockets: true, ..Layer::default() },
+        host.landlock_abi,
+    )?;
     match may_signal(outside) {
         Err(Errno::PERM) => works("a signal to a process outside is refused"),
         Err(error) => Err(refused("a signal to a process outside")(error)),

@@ -80,11 +80,16 @@ pub fn ruleset(layer: &Layer, abi: u32) -> Result<OwnedFd, Failure> {
     if !tcp.is_empty() {
         ruleset = ruleset.handle_access(tcp)?;
     }
-    if layer.scoped {
-        let scopes = (Scope::AbstractUnixSocket | Scope::Signal) & Scope::from_all(abi);
-        if !scopes.is_empty() {
-            ruleset = ruleset.scope(scopes)?;
-        }
+    let mut scopes = BitFlags::<Scope>::empty();
+    if layer.signals {
+        scopes |= Scope::Signal;
+    }
+    if layer.abstract_sockets {
+        scopes |= Scope::AbstractUnixSocket;
+    }
+    scopes &= Scope::from_all(abi);
+    if !scopes.is_empty() {
+        ruleset = ruleset.scope(scopes)?;
     }
     let mut ruleset = ruleset.create()?;
     if !tcp.is_empty() && !layer.ports.is_empty() {

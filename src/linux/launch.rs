@@ -3,7 +3,7 @@
 //! Everything that can fail or allocate happens before the new process exists; it only applies, see
 //! [`spawn::spawn`]. The order matters, and each constraint stands where it binds.
 
-use super::broker::{self, Broker, Config, Learner, Queries, Reporter};
+use super::broker::{self, Broker, Config, Desk, Learner, Queries, Reporter};
 use super::filter::{self, Options};
 use super::limits::Ceilings;
 use super::oom::Score;
@@ -12,7 +12,7 @@ use super::sys::seccomp::Instruction;
 use super::sys::spawn::{self, CStrings, Launch, Step};
 use super::sys::{Errno, identity, probe, signals};
 use super::tmpdir::TemporaryDirectory;
-use super::{cgroup, host, landlock};
+use super::{cgroup, host, inherited, landlock};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
 use crate::learn::Notes;
@@ -20,11 +20,11 @@ use crate::plan::controls::{self, Guarded};
 use crate::plan::{self, HostSupport, Plan, SCOPED_ABI, Writing, mounts};
 use crate::policy::{Access, Decider, Effect, Endpoints, Origin, Pattern, ResolvedPolicy, Rule};
 use crate::trap::{Adviser, Code, Mechanism, Style, errno};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -62,6 +62,10 @@ pub struct Inside {
     pub path: OsString,
     /// The container's own filter and its flags: it is for the program and not for the launcher.
     pub profile: Option<(Vec<Instruction>, u32)>,
+    /// The container has a pid namespace of its own.
+    pub own_pids: bool,
+    /// Where commands come in that are executed beside the program: a listening socket.
+    pub door: Option<OwnedFd>,
     /// Called when the program runs.
     pub started: Box<dyn FnOnce()>,
 }
@@ -94,7 +98,7 @@ pub fn kept(permitted: u64) -> u64 {
 /// # Errors
 ///
 /// When the program did not start, or could not be supervised to its end.
-pub fn run(job: Job) -> Result<u8, Error> {
+pub fn run(mut job: Job) -> Result<u8, Error> {
     let signals = Signals::block(job.inside.is_some());
     let ignored = signals::ignore();
     let path = match &job.inside {
@@ -121,6 +125,11 @@ pub fn run(job: Job) -> Result<u8, Error> {
     }
     let mut plan = plan::plan(policy, temporary_path.as_deref(), &host::HostView, support);
     refuse_shortfalls(&plan, &job.accept)?;
+    let own_pids = job.inside.as_ref().is_some_and(|inside| inside.own_pids);
+    let door = job.inside.as_mut().and_then(|inside| inside.door.take());
+    if own_pids {
+        plan.in_own_pids();
+    }
     let queries = match &job.traps {
         Some(traps) if plan.broker && !job.query_timeout.is_zero() => traps.answers(),
         _ => None,
@@ -140,7 +149,8 @@ pub fn run(job: Job) -> Result<u8, Error> {
     let (_, permitted) =
         identity::capabilities().map_err(|e| setup(Mechanism::Seccomp, "capget", e))?;
     let keep = kept(permitted);
-    let inherited = inherited_files(&plan);
+    let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    let inherited = inherited::files(plan.reads, &plan.decider, &streams);
     let mut inner = plan.inner.clone();
     inner.grants.extend(inherited.iter().map(|(grant, _)| grant.clone()));
     let ruleset = |layer| {
@@ -160,7 +170,8 @@ pub fn run(job: Job) -> Result<u8, Error> {
     };
     let broker = if plan.broker {
         let reporter = Arc::clone(&reporter);
-        let config = config(&plan, &inherited, permitted, options, reporter, queries, learner);
+        let mut config = config(&plan, &inherited, permitted, options, reporter, queries, learner);
+        config.profile = job.inside.as_ref().is_some_and(|inside| inside.profile.is_some());
         let broker = Broker::new(config).map_err(|e| setup(Mechanism::Seccomp, "/proc", e))?;
         Some(Arc::new(broker))
     } else {
@@ -192,6 +203,18 @@ pub fn run(job: Job) -> Result<u8, Error> {
         mask: signals.before(),
     };
 
+    // Who executes something in a container is received out here.
+    if let (Some(door), Some(broker)) = (door, &broker) {
+        let parent = temporary.as_ref().map(|temporary| temporary.0.place().0.try_clone_to_owned());
+        let desk = Desk {
+            door,
+            ruleset: inner.try_clone().map_err(|error| no_broker_yet(&error))?,
+            filter: filter.clone(),
+            temporary: temporary_path.clone(),
+            parent: parent.transpose().map_err(|error| no_broker_yet(&error))?,
+        };
+        desk.open(broker).map_err(|error| no_broker_yet(&error))?;
+    }
     let scoped = support.landlock_abi >= SCOPED_ABI;
     let score = Score::raise();
     // From here on this process is restricted, too.
@@ -201,12 +224,12 @@ pub fn run(job: Job) -> Result<u8, Error> {
         read: false,
         write: Writing::Directories,
     }));
-    let ending = Ending::enter(
-        ruleset(&outer)?,
-        scoped,
-        temporary.as_ref().map(|temporary| &temporary.0),
-        ceilings.time(),
-    )?;
+    let temporary_directory = temporary.as_ref().map(|temporary| &temporary.0);
+    let ending = if own_pids {
+        Ending::inside(ruleset(&outer)?, ceilings.time())?
+    } else {
+        Ending::enter(ruleset(&outer)?, scoped, temporary_directory, ceilings.time())?
+    };
     if let (Some(broker), Some(watcher)) = (&broker, ending.watcher()) {
         broker.keep_from(watcher);
     }
@@ -302,8 +325,11 @@ fn start_served(broker: &Arc<Broker>, program: Launch<'_>) -> Result<i32, NotSta
 }
 
 fn no_broker(error: io::Error) -> NotStarted {
-    let message = format!("cannot start the broker: {error}");
-    NotStarted::Setup(Failure::setup(Mechanism::Seccomp, message))
+    NotStarted::Setup(no_broker_yet(&error))
+}
+
+fn no_broker_yet(error: &io::Error) -> Failure {
+    Failure::setup(Mechanism::Seccomp, format!("cannot start the broker: {error}"))
 }
 
 /// The private temporary directory; removed when dropped.
@@ -375,7 +401,8 @@ pub(super) fn make_temporary(env: &[OsString]) -> Result<TemporaryDirectory, Fai
     })
 }
 
-fn with_temporary(mut env: Vec<OsString>, path: Option<&str>) -> Vec<OsString> {
+/// `env` with the run's temporary directory, where there is one.
+pub fn with_temporary(mut env: Vec<OsString>, path: Option<&str>) -> Vec<OsString> {
     if let Some(path) = path {
         env.retain(|variable| !variable.as_bytes().starts_with(b"TMPDIR="));
         env.push(format!("TMPDIR={path}").into());
@@ -410,52 +437,9 @@ pub fn refuse_shortfalls(plan: &Plan, accept: &[String]) -> Result<(), Failure> 
     })
 }
 
-/// Standard input, output and error that are files: the target holds them open already, so it may
-/// open them again by `/dev/stdout` and the like, unless a rule denies them.
-fn inherited_files(plan: &Plan) -> Vec<(plan::Grant, (u64, u64, Access))> {
-    let mut found = Vec::new();
-    for (fd, number) in
-        [(rustix::stdio::stdin(), 0), (rustix::stdio::stdout(), 1), (rustix::stdio::stderr(), 2)]
-    {
-        let (Ok(stat), Ok(flags)) = (rustix::fs::fstat(fd), rustix::fs::fcntl_getfl(fd)) else {
-            continue;
-        };
-        // Pipes and sockets need no right; a directory would give away what is below it.
-        let kind = FileType::from_raw_mode(stat.st_mode);
-        if matches!(kind, FileType::Fifo | FileType::Socket | FileType::Directory) {
-            continue;
-        }
-        let Ok(path) = rustix::fs::readlink(format!("/proc/self/fd/{number}"), Vec::new()) else {
-            continue;
-        };
-        let Ok(path) = path.into_string() else {
-            continue;
-        };
-        let mode = flags & OFlags::RWMODE;
-        for access in [Access::Read, Access::Write] {
-            let wanted = match access {
-                Access::Read => plan.reads && mode != OFlags::WRONLY,
-                Access::Write => mode == OFlags::WRONLY || mode == OFlags::RDWR,
-            };
-            let verdict = plan.decider.decide(access, path.as_bytes());
-            let denied_by_name = !verdict.is_allowed() && verdict.rule().is_some();
-            if wanted && !denied_by_name {
-                let write = match access {
-                    Access::Read => Writing::Nothing,
-                    Access::Write => Writing::Content,
-                };
-                let read = access == Access::Read;
-                let grant = plan::Grant { path: path.clone(), read, write };
-                found.push((grant, (stat.st_dev, stat.st_ino, access)));
-            }
-        }
-    }
-    found
-}
-
 fn config(
     plan: &Plan,
-    inherited: &[(plan::Grant, (u64, u64, Access))],
+    inherited: &[inherited::Inherited],
     permitted: u64,
     options: Options,
     reporter: Arc<Reporter>,
@@ -480,6 +464,7 @@ fn config(
         inherited: inherited.iter().map(|(_, file)| *file).collect(),
         umask: umask.as_raw_mode(),
         capabilities: kept(permitted) | permitted & broker::ALWAYS,
+        profile: false,
         reporter,
         queries,
         learner,

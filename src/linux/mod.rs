@@ -8,6 +8,7 @@ pub mod doctor;
 mod filter;
 pub mod host;
 pub mod how;
+mod inherited;
 mod landlock;
 pub mod launch;
 mod limits;
@@ -15,3 +16,5 @@ mod oom;
 mod supervise;
 pub mod sys;
 mod tmpdir;
+
+pub use broker::Guest;

@@ -136,8 +136,10 @@ impl Signals {
 
 /// The end of a run, prepared at its beginning: everything in the domain dies with us.
 pub struct Ending {
-    /// `None` without scopes (Landlock before ABI 6).
-    watched: Option<(SignalScope, Watcher)>,
+    /// `None` without scopes (Landlock before ABI 6), and in a container but for its first process.
+    scope: Option<SignalScope>,
+    /// `None` where the kernel does it: it ends a pid namespace with its first process.
+    watcher: Option<Watcher>,
     /// When time is up.
     deadline: Option<Instant>,
 }
@@ -163,7 +165,7 @@ impl Ending {
             scoped.then(Outsider::find).transpose().map_err(|errno| failed("fork", errno))?;
         sys::restrict_self(outer.as_fd()).map_err(|errno| failed("restrict", errno))?;
         let Some(outsider) = outsider else {
-            return Ok(Ending { watched: None, deadline });
+            return Ok(Ending { scope: None, watcher: None, deadline });
         };
         let scope = SignalScope::prove(outsider).ok_or_else(|| {
             let message = "signals leave the domain although the kernel has scopes";
@@ -173,7 +175,21 @@ impl Ending {
         let watcher = scope
             .start_watcher(place, (tmpdir::sweep, tmpdir::remove), deadline)
             .map_err(|errno| failed("watcher", errno))?;
-        Ok(Ending { watched: Some((scope, watcher)), deadline })
+        Ok(Ending { scope: Some(scope), watcher: Some(watcher), deadline })
+    }
+
+    /// The same in a container with a pid namespace of its own. Nobody in there can end or stop its first process.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ending::enter`].
+    pub fn inside(outer: OwnedFd, time: Option<Duration>) -> Result<Ending, Failure> {
+        sys::restrict_self(outer.as_fd()).map_err(|errno| {
+            let message = format!("restrict: {}", io::Error::from(errno));
+            Failure::setup(Mechanism::Landlock, message)
+        })?;
+        let deadline = time.map(|time| Instant::now() + time);
+        Ok(Ending { scope: SignalScope::of_init(), watcher: None, deadline })
     }
 
     /// When time is up, for the watcher and for [`Signals::supervise`]: whom the watcher wakes before that
@@ -184,26 +200,26 @@ impl Ending {
 
     /// The watcher's pid.
     pub fn watcher(&self) -> Option<i32> {
-        self.watched.as_ref().map(|(_, watcher)| watcher.pid())
+        self.watcher.as_ref().map(Watcher::pid)
     }
 
     /// Kills whatever the program left, and waits until it is gone.
     pub fn end_all(self) {
         // Orphans come to us, so no child means no descendant; the watcher does not count as one.
         if !reap() {
-            if let Some((scope, _)) = &self.watched {
+            if let Some(scope) = &self.scope {
                 scope.kill_all();
             }
             let deadline = Instant::now() + LAST_MOMENTS;
             let children = SignalSet::of(&[libc::SIGCHLD]);
             while !reap() && Instant::now() < deadline {
-                if self.watched.is_none() {
+                if self.scope.is_none() {
                     domain::kill_children();
                 }
                 children.wait_for(Duration::from_millis(100));
             }
         }
-        if let Some((_, watcher)) = self.watched {
+        if let Some(watcher) = self.watcher {
             watcher.dismiss();
         }
     }

@@ -124,20 +124,20 @@ impl Channel {
     }
 }
 
-/// A socket where a container waits for `start`.
+/// A socket where a container waits for `start`, or for commands that are executed in it.
 #[derive(Debug)]
 pub struct Door(OwnedFd);
 
 impl Door {
-    /// Makes the socket `name` in the directory `dir`.
+    /// Makes the socket `name` in the directory `dir`, where `backlog` others may wait.
     ///
     /// # Errors
     ///
     /// As bind(2).
-    pub fn make(dir: &Path, name: &str) -> Result<Door> {
+    pub fn make(dir: &Path, name: &str, backlog: i32) -> Result<Door> {
         let (socket, address, _dir) = socket_at(dir, name, SocketType::SEQPACKET)?;
         bind(&socket, &address).context(dir.join(name).display())?;
-        listen(&socket, 1).context("listen")?;
+        listen(&socket, backlog).context("listen")?;
         Ok(Door(socket))
     }
 
@@ -155,18 +155,30 @@ impl Door {
         }
     }
 
-    /// Says start to whoever waits at `name` in `dir`; `None` where nobody waits.
+    /// Connects to whoever waits at `name` in `dir`; `None` where nobody does.
     ///
     /// # Errors
     ///
     /// As connect(2).
-    pub fn knock(dir: &Path, name: &str) -> Result<Option<Channel>> {
+    pub fn knock(dir: &Path, name: &str) -> Result<Option<OwnedFd>> {
         let (socket, address, _dir) = socket_at(dir, name, SocketType::SEQPACKET)?;
         match connect(&socket, &address) {
-            Ok(()) => Ok(Some(Channel(socket))),
+            Ok(()) => Ok(Some(socket)),
             Err(Errno::NOENT | Errno::CONNREFUSED) => Ok(None),
             Err(errno) => Err(errno).context(dir.join(name).display()),
         }
+    }
+}
+
+impl From<Door> for OwnedFd {
+    fn from(door: Door) -> OwnedFd {
+        door.0
+    }
+}
+
+impl From<OwnedFd> for Channel {
+    fn from(socket: OwnedFd) -> Channel {
+        Channel(socket)
     }
 }
 

@@ -14,13 +14,16 @@ use super::channel::{Channel, Door, Tag};
 use super::hooks::{self, Place, Point};
 use super::namespaces::Namespaces;
 use super::notify::{self, Notify};
-use super::policy::Policy;
+use super::policy::{Fence, Policy};
 use super::process::{Around, Program};
 use super::rootfs::{self, Surroundings};
 use super::runtime::Runtime;
-use super::state::{self, Container, Lock, Record, START, Status};
+use super::state::{self, Container, EXEC, Lock, Record, START, Status};
 use super::sys::process::{self as sys, Process};
 use super::{Context, Error, Result, init, lifecycle, listener, mapping};
+
+/// Commands that may wait for the launcher at once; more wait in connect(2).
+const WAITING: i32 = 128;
 
 /// What `create` and `run` are told.
 #[derive(Clone, Debug, Default)]
@@ -156,7 +159,15 @@ pub fn create(
         no_pivot: options.no_pivot,
     };
     let prepared = rootfs::prepare(&surroundings())?;
-    let door = wait.then(|| Door::make(undo.container.dir(), START)).transpose()?;
+    let door = wait.then(|| Door::make(undo.container.dir(), START, 1)).transpose()?;
+    let fence = match (&policy, traps) {
+        (Some(policy), Some(traps)) => {
+            let desk = record.leads.then(|| Door::make(undo.container.dir(), EXEC, WAITING));
+            let door = desk.transpose()?.map(OwnedFd::from);
+            Some(Fence { policy, traps, own_pids: record.leads, door, guest: None })
+        }
+        _ => None,
+    };
     let keyring = (!options.no_new_keyring)
         .then(|| CString::new(format!("_ses.{}", options.id)).context("id"))
         .transpose()?;
@@ -181,11 +192,11 @@ pub fn create(
             door,
             keyring,
             preserved: &preserved,
-            policy: policy.as_ref().zip(traps),
+            fence,
         };
         init::run(job, theirs)
     };
-    drop((theirs, door, prepared, console, entrances, birthplace, traps));
+    drop((theirs, door, prepared, console, entrances, birthplace, fence));
     let pid = made.pid;
     let made = undo.init.insert(made);
     record.start_time = state::start_time(pid.as_raw_nonzero().get())?;

@@ -10,16 +10,16 @@ use rustix::process::setsid;
 use serde_json::{Value, json};
 
 use super::cgroup::Below;
-use super::channel::{Channel, Tag, connect_stream};
+use super::channel::{Channel, Door, Tag, connect_stream};
 use super::create::{preserved, said, write_pid};
 use super::namespaces::{flag, follow};
-use super::policy::Policy;
+use super::policy::{Fence, Policy};
 use super::process::{Around, Program, own_stdio};
 use super::runtime::Runtime;
-use super::state::{Record, Status};
+use super::state::{EXEC, Record, Status};
 use super::sys::process as sys;
 use super::{Context, Error, Result, bundle, console, init, listener, schedule};
-use crate::cli::TrapFd;
+use crate::linux::Guest;
 
 /// What `exec` is told.
 #[derive(Clone, Debug, Default)]
@@ -200,6 +200,19 @@ pub fn exec(
         }
         None => None,
     };
+    let served = policy.is_some() && record.leads && status != Status::Created;
+    let guest = match served && is_covered(&spec, &program, &around)? {
+        // Where nobody waits, it has a launcher of its own.
+        true => Door::knock(container.dir(), EXEC)?.map(Guest::new),
+        false => None,
+    };
+    let fence = policy.as_ref().zip(traps).map(|(policy, traps)| Fence {
+        policy,
+        traps,
+        own_pids: record.leads,
+        door: None,
+        guest,
+    });
     let agent = listener::Agent::of(&spec, &program)?;
     let keyring = (!record.callers_keyring)
         .then(|| CString::new(format!("_ses.{}", options.id)).context("id"))
@@ -217,9 +230,9 @@ pub fn exec(
             preserved: &preserved,
             user_namespace: kinds & flag(Kind::User) != 0,
         };
-        run(&job, policy.as_ref().zip(traps), theirs)
+        run(&job, fence, theirs)
     };
-    drop((theirs, console, traps));
+    drop((theirs, console, fence));
     let result = drive(&record, &program, &process, agent.as_ref(), options, &made, &ours);
     if let Err(error) = result {
         super::hooks::kill(&made.pidfd);
@@ -228,6 +241,12 @@ pub fn exec(
         return Err(error);
     }
     Ok(made)
+}
+
+/// Whether the launcher of the container's own program can act for this one.
+fn is_covered(spec: &Spec, program: &Program, around: &Around<'_>) -> Result<bool> {
+    let own = spec.process().as_ref().map(|own| Program::prepare(own, around)).transpose()?;
+    Ok(own.is_some_and(|own| own.covers(program)))
 }
 
 /// The runtime's part, from the new process to its program.
@@ -283,13 +302,11 @@ struct Job<'a> {
     user_namespace: bool,
 }
 
-fn run(job: &Job<'_>, policy: Option<(&Policy, TrapFd)>, channel: Channel) -> ! {
-    let error = match (prepare(job, &channel), policy) {
+fn run(job: &Job<'_>, fence: Option<Fence<'_>>, channel: Channel) -> ! {
+    let error = match (prepare(job, &channel), fence) {
         (Err(error), _) => error,
         (Ok(settled), None) => job.program.execute(&settled),
-        (Ok(settled), Some((policy, traps))) => {
-            policy.launch(job.program, &settled, job.preserved, traps, channel)
-        }
+        (Ok(settled), Some(fence)) => fence.launch(job.program, &settled, job.preserved, channel),
     };
     channel.fail(&error)
 }

@@ -10,13 +10,12 @@ use rustix::process::{Gid, Uid, setsid};
 use super::channel::{Channel, Door, Tag};
 use super::hooks::{self, Place, Point};
 use super::namespaces::Namespaces;
-use super::policy::Policy;
+use super::policy::Fence;
 use super::process::{Program, Settled, own_stdio};
 use super::rootfs::{self, Prepared, Surroundings};
 use super::state::{Record, Status};
 use super::sys::{self, process};
 use super::{Context, Error, Result, console};
-use crate::cli::TrapFd;
 
 /// Everything that the process needs, which has a copy of the runtime's memory.
 pub struct Job<'a> {
@@ -42,8 +41,8 @@ pub struct Job<'a> {
     pub keyring: Option<std::ffi::CString>,
     /// Descriptors that the program keeps.
     pub preserved: &'a [RawFd],
-    /// The policy, and where its traps go.
-    pub policy: Option<(&'a Policy, TrapFd)>,
+    /// The policy, and what holding it takes.
+    pub fence: Option<Fence<'a>>,
 }
 
 /// Becomes the program, or says why not and ends.
@@ -51,7 +50,7 @@ pub fn run(job: Job<'_>, channel: Channel) -> ! {
     // Until `start` errors are those of `create`, and then of `start`.
     let (program, spec, record, preserved) = (job.program, job.spec, job.record, job.preserved);
     let mut job = job;
-    let policy = job.policy.take();
+    let fence = job.fence.take();
     let (settled, door) = match create(job, &channel) {
         Ok(done) => done,
         Err(error) => channel.fail(&error),
@@ -66,12 +65,10 @@ pub fn run(job: Job<'_>, channel: Channel) -> ! {
             }
         }
     };
-    let error = match (start(spec, record, &channel), policy) {
+    let error = match (start(spec, record, &channel), fence) {
         (Err(error), _) => error,
         (Ok(()), None) => program.execute(&settled),
-        (Ok(()), Some((policy, traps))) => {
-            policy.launch(program, &settled, preserved, traps, channel)
-        }
+        (Ok(()), Some(fence)) => fence.launch(program, &settled, preserved, channel),
     };
     channel.fail(&error)
 }

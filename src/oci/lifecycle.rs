@@ -40,12 +40,12 @@ pub fn start(runtime: &Runtime<'_>, id: &str) -> Result<()> {
         status => return Err(not(id, status, "created")),
     }
     let notify = Notify::listen(container.dir())?;
-    let Some(channel) = Door::knock(container.dir(), START)? else {
+    let Some(socket) = Door::knock(container.dir(), START)? else {
         // Its process started, and `start` did not live to say so; or it ended just now.
         container.started()?;
         return Err(not(id, container.status(&record), "created"));
     };
-    let result = started(&channel);
+    let result = started(&Channel::from(socket));
     container.started()?;
     result?;
     poststart(runtime, &container, &record)?;

@@ -4,14 +4,16 @@
 //! container, so they are resolved in its root, by the process that becomes its program. That process stays: it
 //! starts the program as `run` does on the host ([`launch`]), as its child, and is its launcher and broker until it
 //! ends. It has the program's user, capabilities and namespaces, so that it can do nothing for the program that
-//! the program could not; and a Landlock domain keeps the program from reaching it.
+//! the program could not; and a Landlock domain keeps the program from reaching it. It serves commands that are
+//! executed in the container as well ([`Guest`]), where it can act for their user.
 
 use std::cell::Cell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,7 +31,8 @@ use super::state::Container;
 use super::sys::process;
 use super::{Context, Error, Result};
 use crate::cli::args::PolicyArgs;
-use crate::cli::{Error as CliError, Source, TrapFd, load, resolve};
+use crate::cli::{Error as CliError, Source, TrapFd, load, resolve, tool};
+use crate::linux::Guest;
 use crate::linux::host::HostView;
 use crate::linux::launch::{self, Inside};
 use crate::policy::{self, Document, FsView, Limits, Place, ResolvedPolicy};
@@ -47,6 +50,8 @@ const OF_THE_HOST: &str = "/etc/landstrip/policy.json";
 const KEPT: &str = "policy.json";
 /// The traps of a container that names no place for them.
 const OWN_TRAPS: &str = "traps.jsonl";
+/// How the launcher is seen in the container.
+const LAUNCHER: &[u8] = b"landstrip-oci";
 /// The most bytes of traps in a file of ours.
 const MOST_TRAPS: u64 = 16 << 20;
 /// The tasks of the launcher, which are in the container's cgroup as well.
@@ -186,7 +191,8 @@ impl Policy {
     /// A filter with a listener of its own: a process has one at most, seccomp(2).
     pub fn check(program: &Program) -> Result<()> {
         if program.listens() {
-            let what = "SCMP_ACT_NOTIFY cannot be had beside a policy, which notifies calls itself";
+            let what = "SCMP_ACT_NOTIFY cannot be had beside a policy: a process has one listener, \
+                and the policy takes it";
             return Err(Error::new(format!("linux.seccomp: {what}")));
         }
         Ok(())
@@ -240,33 +246,6 @@ impl Policy {
         }
     }
 
-    /// Starts the program, and ends with it. The channel closes when the program runs, or says why it does not.
-    pub fn launch(
-        &self,
-        program: &Program,
-        settled: &Settled,
-        preserved: &[RawFd],
-        traps: TrapFd,
-        channel: Channel,
-    ) -> ! {
-        let channel = Rc::new(Cell::new(Some(channel)));
-        let started = {
-            let channel = Rc::clone(&channel);
-            move || drop(channel.take())
-        };
-        let profile = program.filter().map(|filter| (process::raw(&filter.program), filter.flags));
-        let path = settled.path().to_owned();
-        let inside = Inside { path, profile, started: Box::new(started) };
-        let error = match self.run(program, preserved, traps, inside) {
-            Ok(code) => process::exit(code.into()),
-            Err(error) => error,
-        };
-        match channel.take() {
-            Some(channel) => channel.fail(&error),
-            None => process::exit(1),
-        }
-    }
-
     fn run(
         &self,
         program: &Program,
@@ -275,6 +254,7 @@ impl Policy {
         inside: Inside,
     ) -> Result<u8> {
         check_procfs()?;
+        process::show_as(LAUNCHER).context("/proc/self/stat")?;
         // Who has just become another user can only be looked at with it. What it reaches ends at the domain
         // that the broker's threads are in.
         let look =
@@ -331,6 +311,94 @@ impl Policy {
         };
         Ok(policy::merge(self.documents.iter().map(parse).collect::<Result<_>>()?))
     }
+}
+
+/// What puts a process under a policy.
+pub struct Fence<'a> {
+    /// The policy.
+    pub policy: &'a Policy,
+    /// Where its traps go.
+    pub traps: TrapFd,
+    /// The container has a pid namespace of its own.
+    pub own_pids: bool,
+    /// Where the launcher waits for commands that are executed beside the program.
+    pub door: Option<OwnedFd>,
+    /// The connection of such a command to the launcher that serves it; without, it has a launcher of its own.
+    pub guest: Option<Guest>,
+}
+
+impl Fence<'_> {
+    /// Becomes the program, or its launcher, and ends with it. The channel closes when the program runs, or says
+    /// why it does not.
+    pub fn launch(
+        mut self,
+        program: &Program,
+        settled: &Settled,
+        preserved: &[RawFd],
+        channel: Channel,
+    ) -> ! {
+        match (self.guest.take(), is_attached(settled)) {
+            (_, Err(error)) => channel.fail(&error),
+            (Some(guest), Ok(false)) => channel.fail(&join(guest, program, settled)),
+            _ => self.stay(program, settled, preserved, channel),
+        }
+    }
+
+    /// Stays as the launcher.
+    fn stay(
+        self,
+        program: &Program,
+        settled: &Settled,
+        preserved: &[RawFd],
+        channel: Channel,
+    ) -> ! {
+        let channel = Rc::new(Cell::new(Some(channel)));
+        let started = {
+            let channel = Rc::clone(&channel);
+            move || drop(channel.take())
+        };
+        let profile = program.filter().map(|filter| (process::raw(&filter.program), filter.flags));
+        let inside = Inside {
+            path: settled.path().to_owned(),
+            profile,
+            own_pids: self.own_pids,
+            door: self.door,
+            started: Box::new(started),
+        };
+        let error = match self.policy.run(program, preserved, self.traps, inside) {
+            Ok(code) => process::exit(code.into()),
+            Err(error) => error,
+        };
+        match channel.take() {
+            Some(channel) => channel.fail(&error),
+            None => process::exit(1),
+        }
+    }
+}
+
+/// Becomes the program, served by the launcher of the container's. Returns only on failure.
+fn join(guest: Guest, program: &Program, settled: &Settled) -> Error {
+    let enter = || -> Result<Vec<OsString>> {
+        check_procfs()?;
+        program.set_capabilities(CapabilitySet::empty())?;
+        let held = rustix::thread::capabilities(None).context("capget")?.permitted;
+        let (_, env) = program.words();
+        let temporary = guest.enter(launch::kept(held.bits()), program.filter().is_some());
+        let temporary = temporary.map_err(|message| Error::new(format!("policy: {message}")))?;
+        Ok(launch::with_temporary(env, temporary.as_deref()))
+    };
+    match enter() {
+        Ok(env) => program.execute_under_policy(settled, env),
+        Err(error) => error,
+    }
+}
+
+/// Whether the program's file has a policy of its own, which tightens the container's for it alone.
+fn is_attached(settled: &Settled) -> Result<bool> {
+    let cwd = rustix::process::getcwd(Vec::new()).context("process.cwd: getcwd")?;
+    let cwd = Path::new(OsStr::from_bytes(cwd.as_bytes()));
+    let attached = tool::policy(settled.path(), OsStr::new(""), cwd);
+    Ok(attached.map_err(in_words)?.is_some())
 }
 
 /// Checks that `/proc` is the procfs of this process's pid namespace: the broker learns from it what a call is

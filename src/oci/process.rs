@@ -25,6 +25,7 @@ use super::schedule::Outside;
 use super::seccomp::{self, Abi, Filter};
 use super::sys::process::{self, Strings};
 use super::{Context, Error, Result, label, schedule};
+use crate::linux::launch;
 
 /// Where programs are looked for when the environment does not say.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -132,6 +133,17 @@ impl Program {
     #[must_use]
     pub fn filter(&self) -> Option<&Filter> {
         self.filter.as_ref()
+    }
+
+    /// Whether a launcher with the rights of `self` can do for `other` what that could do itself: it acts as its
+    /// user, and with its capabilities.
+    #[must_use]
+    pub fn covers(&self, other: &Program) -> bool {
+        const IDENTITY: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
+        let is = |program: &Program| (program.uid, program.gid, program.groups.clone());
+        let kept = |program: &Program| launch::kept(program.capabilities.permitted);
+        let changes = self.capabilities.permitted & IDENTITY.bits() == IDENTITY.bits();
+        (changes || is(self) == is(other)) && kept(other) & !kept(self) == 0
     }
 
     /// Whether it may become another user.
@@ -259,6 +271,18 @@ impl Program {
             return error;
         }
         let errno = process::execute(&settled.path, &settled.args, &settled.env);
+        Error::new(format!("exec {:?}: {errno}", settled.path.to_string_lossy()))
+    }
+
+    /// The last steps of a process that is under a policy already. Returns only on failure.
+    pub fn execute_under_policy(&self, settled: &Settled, env: Vec<OsString>) -> Error {
+        if let Some(filter) = &self.filter
+            && let Err(errno) = process::install_filter(&filter.program, filter.flags)
+        {
+            return Error::new(format!("linux.seccomp: seccomp: {errno}"));
+        }
+        let env = env.into_iter().filter_map(|entry| CString::new(entry.into_encoded_bytes()).ok());
+        let errno = process::execute(&settled.path, &settled.args, &Strings::new(env.collect()));
         Error::new(format!("exec {:?}: {errno}", settled.path.to_string_lossy()))
     }
 

@@ -22,6 +22,8 @@ const RECORD: &str = "state.json";
 const CONFIG: &str = "config.json";
 /// The socket on which a created container waits for `start`.
 pub const START: &str = "start.sock";
+/// The socket on which the launcher of a container under a policy waits for commands that are executed in it.
+pub const EXEC: &str = "exec.sock";
 /// The form of `state.json`.
 const VERSION: u32 = 1;
 /// The most bytes of a name: that of a file, less some for what cgroups put around it.
@@ -369,7 +371,7 @@ impl Container {
     /// As rmdir(2).
     pub fn remove(&self) -> Result<()> {
         // What is in it is known: no tree is walked.
-        for name in [START, CONFIG, RECORD] {
+        for name in [START, EXEC, CONFIG, RECORD] {
             remove(&self.dir.join(name))?;
         }
         match fs::remove_dir(&self.dir) {

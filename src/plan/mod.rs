@@ -94,8 +94,10 @@ pub struct Layer {
     pub network: bool,
     /// Ports that may be connected to, from a port that the kernel picks.
     pub ports: Vec<u16>,
-    /// Signals and abstract sockets stay inside.
-    pub scoped: bool,
+    /// Signals stay inside.
+    pub signals: bool,
+    /// Abstract sockets of processes outside cannot be reached.
+    pub abstract_sockets: bool,
     /// What is granted.
     pub grants: Vec<Grant>,
 }
@@ -177,14 +179,16 @@ pub fn plan(
         truncating: !broker && host.landlock_abi >= TRUNCATE_ABI,
         reading: reads,
         network,
-        scoped: true,
+        signals: true,
+        abstract_sockets: true,
         grants: grants(reads, &readable, &kernel_write),
         ..Layer::default()
     };
     let local = policy.network.allow_local_binding.as_ref().is_some_and(|local| local.value);
     let outer = Layer {
         writing: true,
-        scoped: true,
+        signals: true,
+        abstract_sockets: true,
         // Landlock knows ports and no addresses: where all of loopback is open, it can only stand aside.
         network: network && !local,
         ports: if local { Vec::new() } else { policy.network.proxy_ports().collect() },
@@ -233,6 +237,15 @@ impl Plan {
         self.outer.grants = vec![grant("/", Writing::All)];
         self.outer.network = false;
         self.outer.ports = Vec::new();
+    }
+
+    /// For a container with a pid namespace of its own, which keeps signals inside: programs that are executed
+    /// beside the first one are in domains of their own, and reach each other. What they may connect to, the
+    /// broker decides.
+    pub fn in_own_pids(&mut self) {
+        self.outer.signals = false;
+        self.outer.abstract_sockets = false;
+        self.inner.signals = false;
     }
 
     /// For every line of the policy, who holds it; `daemons` are the sockets as good as the host.

@@ -57,12 +57,11 @@ impl Task<'_> {
     fn has_own_filter(&self) -> Result<bool, Errno> {
         let filters = self.status()?.filters;
         self.still_waits()?;
-        // The target has one more than the launcher.
         let ours = || super::task::status_of(&self.broker.proc, std::process::id() as i32);
         let base = match self.broker.filters.get() {
             Some(base) => *base,
             None => *self.broker.filters.get_or_init({
-                let count = ours()?.filters + 1;
+                let count = ours()?.filters + self.broker.own_filters;
                 move || count
             }),
         };

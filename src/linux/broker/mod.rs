@@ -14,6 +14,7 @@ mod direct;
 mod due;
 mod execute;
 mod grants;
+mod guests;
 mod held;
 mod helpers;
 mod identity;
@@ -40,6 +41,7 @@ use super::sys::identity::Identity;
 use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Effect, Endpoints, Reason, Rule, Verdict};
 use crate::trap::Adviser;
+pub use guests::{Desk, Guest};
 use held::Held;
 pub use learn::Learner;
 pub use pool::{serve, serve_announced};
@@ -48,6 +50,7 @@ pub use report::Reporter;
 use resolve::fd_name;
 use rustix::fs::{Mode, OFlags, Stat, major};
 use std::collections::{HashMap, HashSet};
+use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -112,6 +115,8 @@ pub struct Config {
     pub umask: u32,
     /// Capabilities that the target keeps, as a bit mask.
     pub capabilities: u64,
+    /// A filter of the target's own comes on top of the one that notifies.
+    pub profile: bool,
     /// Where denials go.
     pub reporter: Arc<Reporter>,
     /// Whom to ask before denying, if anybody.
@@ -124,9 +129,8 @@ pub struct Config {
     pub options: Options,
 }
 
-/// The broker of one run.
-pub struct Broker {
-    listener: OnceLock<OwnedFd>,
+/// What everybody in a run shares: the policy, and the books of what the run made.
+pub struct Run {
     decider: Arc<Decider>,
     kernel_write: Held,
     kernel_read: Held,
@@ -135,39 +139,57 @@ pub struct Broker {
     /// The sockets that were as good as the host at the launch, by device and inode.
     daemons: HashSet<(u64, u64)>,
     linked: HashMap<(u64, u64, Access), Rule>,
-    inherited: Vec<(u64, u64, Access)>,
     /// The root directory.
     root: OwnedFd,
     /// `/proc`.
     proc: OwnedFd,
     /// `/proc/self/fd`, where our own descriptors can be opened again.
     own_fds: OwnedFd,
-    umask: u32,
-    umask_changed: AtomicBool,
-    identity_changed: AtomicBool,
-    /// Some task entered a Landlock domain of its own.
-    nested: AtomicBool,
-    /// Seccomp filters on the target, looked up when first asked for.
-    filters: OnceLock<u32>,
     /// The watcher's pid.
     watcher: OnceLock<i32>,
-    uid: u32,
-    gid: u32,
-    groups: Vec<u32>,
-    /// Capabilities of the workers.
-    own_capabilities: u64,
     memory: ipc::Objects,
     sockets: unix::Bound,
     kept: substitute::Kept,
     /// A rule grants something by a name in a subtree that Landlock grants whole, links and all.
     guards_links: bool,
     moves: moves::Moves,
-    pool: pool::Pool,
     reporter: Arc<Reporter>,
     queries: Option<Queries>,
     learner: Option<Learner>,
     adviser: Adviser,
     options: Options,
+}
+
+/// The broker of one target and its descendants: the program of a run, or a [`Guest`] of it.
+pub struct Broker {
+    run: Arc<Run>,
+    listener: OnceLock<OwnedFd>,
+    inherited: Vec<(u64, u64, Access)>,
+    /// It serves a guest, whose domain grants nothing of those, and who looks at no process of others.
+    guest: bool,
+    umask: u32,
+    umask_changed: AtomicBool,
+    identity_changed: AtomicBool,
+    /// Some task entered a Landlock domain of its own.
+    nested: AtomicBool,
+    /// Seccomp filters on the target beside the launcher's.
+    own_filters: u32,
+    /// Seccomp filters on the target, looked up when first asked for.
+    filters: OnceLock<u32>,
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+    /// Capabilities of the workers.
+    own_capabilities: u64,
+    pool: pool::Pool,
+}
+
+impl Deref for Broker {
+    type Target = Run;
+
+    fn deref(&self) -> &Run {
+        &self.run
+    }
 }
 
 impl Broker {
@@ -197,8 +219,7 @@ impl Broker {
                 && place != b"/"
                 && kernel_write.covers(names::parent(place))
         });
-        Ok(Broker {
-            listener: OnceLock::new(),
+        let run = Run {
             kernel_write,
             guards_links,
             kernel_read: Held::new(&config.kernel_read, &config.cwd, &config.decider),
@@ -207,30 +228,36 @@ impl Broker {
             endpoints,
             daemons,
             linked: linked.collect(),
-            inherited: config.inherited,
             root: open("/")?,
             proc: open("/proc")?,
             own_fds: open("/proc/self/fd")?,
-            umask: config.umask,
-            umask_changed: AtomicBool::new(false),
-            identity_changed: AtomicBool::new(false),
-            nested: AtomicBool::new(false),
             watcher: OnceLock::new(),
-            filters: OnceLock::new(),
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            groups: rustix::process::getgroups()?.iter().map(|group| group.as_raw()).collect(),
-            own_capabilities: config.capabilities,
             memory: ipc::Objects::new(),
             sockets: unix::Bound::default(),
             kept: substitute::Kept::default(),
             moves: moves::Moves::default(),
-            pool: pool::Pool::default(),
             reporter: config.reporter,
             queries: config.queries,
             learner: config.learner,
             adviser: config.adviser,
             options: config.options,
+        };
+        Ok(Broker {
+            run: Arc::new(run),
+            listener: OnceLock::new(),
+            inherited: config.inherited,
+            guest: false,
+            umask: config.umask,
+            umask_changed: AtomicBool::new(false),
+            identity_changed: AtomicBool::new(false),
+            nested: AtomicBool::new(false),
+            own_filters: 1 + u32::from(config.profile),
+            filters: OnceLock::new(),
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            groups: rustix::process::getgroups()?.iter().map(|group| group.as_raw()).collect(),
+            own_capabilities: config.capabilities,
+            pool: pool::Pool::default(),
         })
     }
 

@@ -386,10 +386,11 @@ impl Task<'_> {
         }
         if self.broker.inherited.contains(&(stat.st_dev, stat.st_ino, access)) {
             // Landlock grants it, but whatever else such an open could come to read it may grant too.
+            let continues = !self.broker.guest && request.may_continue();
             match request.wants() {
                 [Access::Read] => return self.reopened(request, object),
-                [Access::Write] if request.may_continue() => return Ok(Answer::Continue),
-                _ if !self.broker.reads && request.may_continue() => return Ok(Answer::Continue),
+                [Access::Write] if continues => return Ok(Answer::Continue),
+                _ if !self.broker.reads && continues => return Ok(Answer::Continue),
                 // A terminal, which the broker may open for writing, too.
                 _ if object.path.starts_with(b"/dev/") => return self.reopened(request, object),
                 _ => {}

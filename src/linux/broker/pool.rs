@@ -44,6 +44,8 @@ pub struct Pool {
     watching: AtomicBool,
     wake: Condvar,
     started: AtomicBool,
+    /// Nobody is left to serve.
+    ending: AtomicBool,
 }
 
 /// One worker, as the manager sees it.
@@ -101,6 +103,11 @@ impl Pool {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether nobody is left to serve, see [`end`].
+    pub fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
+    }
+
     /// Lets the manager look after a thread that only calls [`serve_one`].
     pub fn add_helper(&self, slot: &Arc<Slot>) {
         self.helpers().push(Arc::clone(slot));
@@ -117,19 +124,33 @@ impl Pool {
 ///
 /// `EAGAIN` when no thread can be had.
 pub fn serve(broker: &Arc<Broker>, listener: OwnedFd) -> io::Result<()> {
+    let Some(slot) = begin(broker, listener) else { return Ok(()) };
     let broker = Arc::clone(broker);
-    thread::Builder::new().stack_size(STACK).spawn(move || serve_here(&broker, listener)).map(drop)
+    thread::Builder::new().stack_size(STACK).spawn(move || work(&broker, &slot)).map(drop)
 }
 
-fn serve_here(broker: &Arc<Broker>, listener: OwnedFd) {
+/// Takes `listener` on, unless there is one; returns what the first worker is seen as.
+fn begin(broker: &Arc<Broker>, listener: OwnedFd) -> Option<Arc<Slot>> {
     signals::catch_interrupts();
     seccomp::set_sync_wake_up(std::os::fd::AsFd::as_fd(&listener));
-    if broker.listener.set(listener).is_ok() {
-        let slot = Arc::new(Slot::default());
-        broker.pool.slots().push(Arc::clone(&slot));
-        super::answers::start(broker);
-        work(broker, &slot);
+    broker.listener.set(listener).ok()?;
+    let slot = Arc::new(Slot::default());
+    broker.pool.slots().push(Arc::clone(&slot));
+    super::answers::start(broker);
+    Some(slot)
+}
+
+/// Ends the threads of a broker that nobody is left to be served by; whether all workers are gone. One may have
+/// been on its way to receive a call, so this has to be repeated until they are: before Linux 6.11 it would
+/// wait there for good.
+pub fn end(broker: &Broker) -> bool {
+    let slots = broker.pool.slots();
+    broker.pool.ending.store(true, Ordering::Release);
+    broker.pool.wake.notify_one();
+    for slot in slots.iter() {
+        signals::interrupt_thread(slot.tid.load(Ordering::Acquire));
     }
+    slots.is_empty()
 }
 
 /// Serves on a new thread, as soon as the listener is announced on `pipe`; nothing is served when the
@@ -143,7 +164,9 @@ pub fn serve_announced(broker: &Arc<Broker>, pipe: OwnedFd) -> io::Result<()> {
     let serve = move || {
         if let Ok(Some(listener)) = spawn::announced_listener(&pipe) {
             drop(pipe);
-            serve_here(&broker, listener);
+            if let Some(slot) = begin(&broker, listener) {
+                work(&broker, &slot);
+            }
         }
     };
     thread::Builder::new().stack_size(STACK).spawn(serve).map(drop)
@@ -330,7 +353,7 @@ fn manage(broker: &Arc<Broker>) {
     let mut last = Look::default();
     // More than there are processors: to hand over a descriptor is to wait for the target to run.
     let most = 2 * thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    loop {
+    while !pool.is_ending() {
         thread::sleep(TICK);
         let slots: Vec<Arc<Slot>> = pool.slots().clone();
         let held_up: Vec<&Arc<Slot>> = slots.iter().filter(|slot| last.is_held_up(slot)).collect();
@@ -371,7 +394,8 @@ fn manage(broker: &Arc<Broker>) {
             let mut guard = pool.slots();
             pool.watching.store(false, Ordering::Release);
             // A call that came in before the line above did not wake us.
-            while !pool.watching.load(Ordering::Acquire)
+            while !pool.is_ending()
+                && !pool.watching.load(Ordering::Acquire)
                 && pool.calls.load(Ordering::Acquire) == last.calls
             {
                 guard = pool.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);

@@ -47,15 +47,20 @@ impl Task<'_> {
     }
 
     /// Whether process `pid` is of the run, and the task may do with it what one process of a user may
-    /// do with another: who gave up the run's user may not.
+    /// do with another: who gave up the run's user may not, and no guest, whose domain the kernel would not
+    /// let either.
     pub(super) fn is_known_process(&self, pid: i32) -> bool {
-        !self.broker.identity_changed() && self.is_of_the_run(pid)
+        !self.broker.identity_changed() && !self.broker.guest && self.is_of_the_run(pid)
     }
 
     /// Whether process or thread `id` was started in this run: orphans come to the launcher, so every
-    /// one descends from it.
+    /// one descends from it. Where the launcher is the first process of a pid namespace, the others in there are
+    /// the container's.
     fn is_of_the_run(&self, id: i32) -> bool {
         let launcher = std::process::id() as i32;
+        if launcher == 1 {
+            return status_of(&self.broker.proc, id).is_ok_and(|status| status.tgid != launcher);
+        }
         let mut next = id;
         for _ in 0..MAX_DEPTH {
             let Ok(status) = status_of(&self.broker.proc, next) else { return false };

@@ -47,7 +47,7 @@ impl Canary {
     }
 }
 
-/// Proof that signals of this process stay within its Landlock domain.
+/// Proof that signals of this process stay within its Landlock domain, or pid namespace.
 ///
 /// `kill(-1)` reaches every process of the user otherwise, so it is only to be had with this proof.
 /// A domain belongs to a thread, and so does the proof: it is not `Send`.
@@ -91,6 +91,11 @@ impl Outsider {
 }
 
 impl SignalScope {
+    /// For the first process of a pid namespace: kill(2) reaches nobody outside of it.
+    pub fn of_init() -> Option<SignalScope> {
+        rustix::process::getpid().is_init().then_some(SignalScope(std::marker::PhantomData))
+    }
+
     /// Checks, after the domain was entered, that a signal to a process outside is refused.
     pub fn prove(outsider: Outsider) -> Option<SignalScope> {
         let pid = match &outsider {

@@ -1,7 +1,7 @@
 //! seccomp(2) with a listener, and the ioctls of seccomp_unotify(2).
 
 use super::{Errno, check};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// One classic BPF instruction, `struct sock_filter`.
 pub type Instruction = libc::sock_filter;
@@ -52,6 +52,16 @@ const FLAG_CONTINUE: u32 = 1;
 pub fn install_with_listener(filter: &[Instruction]) -> Result<RawFd, Errno> {
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | WAIT_KILLABLE_RECV;
     install(filter, flags).map(|fd| fd as RawFd)
+}
+
+/// The same, where nothing keeps the caller from owning what it got.
+///
+/// # Errors
+///
+/// As [`install_with_listener`].
+pub fn install_owning(filter: &[Instruction]) -> Result<OwnedFd, Errno> {
+    // SAFETY: the kernel just made it for us.
+    install_with_listener(filter).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Installs `filter`, which must not ask for notifications, on the calling thread.

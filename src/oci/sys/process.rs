@@ -84,6 +84,31 @@ pub fn unshare(flags: u64) -> Result<(), Errno> {
     check(i64::from(unsafe { libc::unshare(flags as i32) })).map(|_| ())
 }
 
+/// Shows `name` as this process's command line, where the one that it was started with was: that names paths of
+/// the host, for everybody in the container to see.
+///
+/// # Errors
+///
+/// Where `/proc/self/stat` does not say where it is.
+pub fn show_as(name: &[u8]) -> std::io::Result<()> {
+    let text = std::fs::read_to_string("/proc/self/stat")?;
+    // Fields 48 and 49 of proc_pid_stat(5), arg_start and arg_end; the second is in parentheses.
+    let after = text.rsplit_once(')').map_or("", |(_, after)| after);
+    let mut words = after.split_ascii_whitespace().skip(45).map(str::parse::<usize>);
+    let (Some(Ok(start)), Some(Ok(end))) = (words.next(), words.next()) else {
+        return Err(std::io::ErrorKind::InvalidData.into());
+    };
+    let place = std::ptr::with_exposed_provenance_mut::<u8>(start);
+    let length = end.saturating_sub(start);
+    // SAFETY: the kernel put the arguments there, one after the other, when it made this process's stack. `main`
+    // copies them, and nobody else looks at them.
+    unsafe {
+        place.write_bytes(0, length);
+        place.copy_from_nonoverlapping(name.as_ptr(), name.len().min(length.saturating_sub(1)));
+    }
+    Ok(())
+}
+
 /// C strings with the NULL-terminated pointer table that execve(2) wants.
 pub struct Strings {
     _strings: Vec<CString>,
