@@ -23,6 +23,17 @@ fn fenced(policy: &Value) -> Place {
     place
 }
 
+/// Puts the probe into its root.
+fn with_probe(place: &mut Place) {
+    std::fs::copy(support::probe(), place.path("rootfs/bin/probe")).expect("the probe");
+    // Where it is not static.
+    for libraries in ["/lib", "/lib64"].into_iter().filter(|path| Path::new(path).exists()) {
+        let options = json!(["rbind", "ro"]);
+        let mount = json!({"destination": libraries, "source": libraries, "options": options});
+        place.spec["mounts"].as_array_mut().expect("a list").push(mount);
+    }
+}
+
 fn traps(place: &Place) -> Vec<Value> {
     let text = std::fs::read_to_string(place.path("traps")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
@@ -160,13 +171,7 @@ fn commands_and_the_program_reach_each_other() {
         if denied.is_none() {
             place.spec["annotations"] = json!({});
         }
-        std::fs::copy(support::probe(), place.path("rootfs/bin/probe")).expect("the probe");
-        // Where the probe is not static.
-        for libraries in ["/lib", "/lib64"].into_iter().filter(|path| Path::new(path).exists()) {
-            let options = json!(["rbind", "ro"]);
-            let mount = json!({"destination": libraries, "source": libraries, "options": options});
-            place.spec["mounts"].as_array_mut().expect("a list").push(mount);
-        }
+        with_probe(&mut place);
         let id = &id();
         place.program(&["sh", "-c", &program]).call(&["run", "--detach", "-b", ".", id]).good();
         let exec = |args: &[&str]| place.call(&[&["exec", id.as_str()], args].concat());
@@ -496,6 +501,13 @@ fn the_profile_holds_beside_the_policy() {
     let answer = place.run(&["sh", "-c", "busybox mkdir /ws/d; echo x > /ws/f; cat /ws/f"]);
     assert_eq!(answer.out.trim(), "x", "{answer:?}");
     assert!(answer.err.contains("not supported"), "{answer:?}");
+    // Its filter is not one of a run in there, which may have Landlock.
+    with_probe(&mut place);
+    place.spec["linux"]["seccomp"]["syscalls"][1]["names"] = json!(["process_vm_readv"]);
+    let ask = ["probe", "landlock_create_ruleset NULL 0 1"];
+    assert_eq!(place.run(&ask).out, "EOPNOTSUPP\n");
+    place.spec["annotations"] = json!({});
+    assert!(place.run(&ask).out.starts_with("ok"));
 }
 
 #[test]

@@ -385,6 +385,11 @@ fn join(guest: Guest, program: &Program, settled: &Settled) -> Error {
         let (_, env) = program.words();
         let temporary = guest.enter(launch::kept(held.bits()), program.filter().is_some());
         let temporary = temporary.map_err(|message| Error::new(format!("policy: {message}")))?;
+        // It is the user's that the program was started as.
+        let usable = |path: &String| {
+            rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+        };
+        let temporary = temporary.filter(|path| usable(path).is_ok());
         Ok(launch::with_temporary(env, temporary.as_deref()))
     };
     match enter() {

@@ -294,3 +294,25 @@ fn receive(socket: BorrowedFd<'_>) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
     });
     Ok((content, fds.collect()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_off_is_no_filter() {
+        let one = Instruction { code: 0x15, jt: 1, jf: 2, k: 0x0102_0304 };
+        let mut content = 2u32.to_ne_bytes().to_vec();
+        content.extend([to_bytes(&one), to_bytes(&Instruction { k: 7, ..one })].concat());
+        content.extend(b"/tmp/x");
+        let (filter, path) = parse(&content).unwrap();
+        let fields = |i: &Instruction| (i.code, i.jt, i.jf, i.k);
+        let filter: Vec<_> = filter.iter().map(fields).collect();
+        assert_eq!(filter, [(0x15, 1, 2, 0x0102_0304), (0x15, 1, 2, 7)]);
+        assert_eq!(path.as_deref(), Some("/tmp/x"));
+        assert_eq!(parse(&content[..20]).unwrap().1, None);
+        for length in 0..20 {
+            assert!(parse(&content[..length]).is_none(), "{length}");
+        }
+    }
+}
