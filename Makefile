@@ -42,9 +42,11 @@ test: ## Set up, and run every test (as root: again as an ordinary user)
 	@tools/deps.sh $(TEST_PACKAGES)
 	@tools/test.sh
 
-integration: build ## Run containers under podman, as root
-	@tools/deps.sh $(PODMAN_PACKAGES)
+integration: build ## Run containers under podman and containerd, as root
+	@tools/deps.sh $(ENGINE_PACKAGES)
+	integration/config.py
 	integration/podman/test.sh $(OUT)/landstrip-oci
+	integration/containerd/test.sh $(OUT)/landstrip-oci
 
 fuzz: ## Run each fuzz target for a minute (SECONDS_EACH)
 	@tools/deps.sh $(BUILD_PACKAGES)

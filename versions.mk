@@ -2,8 +2,9 @@
 
 CARGO_DENY_VERSION := 0.20.2
 
-# Debian packages: to build (a linker and static glibc), to test, to test with podman, to compare speed with.
+# Debian packages: to build (a linker and static glibc), to test, to test with engines, to compare speed with.
 BUILD_PACKAGES := gcc libc6-dev
 TEST_PACKAGES := $(BUILD_PACKAGES) acl attr bash busybox-static curl git procps python3 strace uidmap util-linux
-PODMAN_PACKAGES := $(BUILD_PACKAGES) busybox-static conmon crun iptables netavark podman uidmap
+ENGINE_PACKAGES := $(BUILD_PACKAGES) buildah busybox-static catatonit conmon containerd crun iproute2 iptables \
+    netavark podman python3-grpcio python3-yaml runc slirp4netns uidmap util-linux
 BENCH_PACKAGES := $(BUILD_PACKAGES) bubblewrap busybox-static crun git golang-github-containers-common grep runc

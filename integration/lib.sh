@@ -1,0 +1,90 @@
+# What the engines' tests share; sourced.
+
+# alone SCRIPT ARGS...: runs a script where nothing of it can stay behind: in mount, pid and network
+# namespaces of its own, with a directory that it gets as $place. What it started ends with it, what it
+# mounted and what it set up in the network is gone then; the directory and cgroups are removed here.
+alone() {
+    local parents=() dir code
+    place=$(mktemp -d /var/tmp/landstrip-engine.XXXXXX)
+    export place
+    # What was killed may take a moment to let go of it.
+    trap 'soon rm -rf --one-file-system "$place"' EXIT
+    chmod 755 "$place"
+    # Engines leave the parents of their containers' cgroups; those that are here already are not ours.
+    for dir in /sys/fs/cgroup /sys/fs/cgroup/*/; do
+        for name in libpod_parent default k8s.io landstrip-test; do
+            [ -e "$dir/$name" ] || parents+=("$dir/$name")
+        done
+    done
+    code=0
+    # An init takes up what loses its parent: engines wait for such a process to be gone.
+    unshare --mount --propagation private --net --pid --fork --mount-proc --kill-child \
+        catatonit -- "$@" || code=$?
+    for dir in "${parents[@]}"; do
+        find "$dir" -depth -type d -exec rmdir {} + 2>/dev/null || true
+    done
+    return "$code"
+}
+
+# A root directory with busybox in it, for images.
+busybox_root() { # DIRECTORY
+    mkdir -p "$1"/{bin,etc,proc,sys,dev,tmp,root,ws,data,v}
+    chmod 1777 "$1/tmp" "$1/ws" "$1/data"
+    cp "$(command -v busybox)" "$1/bin/busybox"
+    chroot "$1" /bin/busybox --install -s /bin
+    printf 'root:x:0:0::/root:/bin/sh\nmail:x:8:12::/tmp:/bin/sh\n' > "$1/etc/passwd"
+    printf 'root:x:0:\nmail:x:12:\n' > "$1/etc/group"
+    echo secret > "$1/etc/secret"
+}
+
+# Until the command succeeds, or half a minute is over.
+soon() {
+    local _
+    for _ in $(seq 300); do
+        "$@" >/dev/null 2>&1 && return 0
+        sleep 0.1
+    done
+    echo "in vain: $*"
+    return 1
+}
+
+# Runs a command on a terminal, whose input does not end before the command does.
+pty() { # COMMAND
+    [ -p "$results.in" ] || mkfifo "$results.in"
+    script -qec "$1" /dev/null <> "$results.in"
+}
+
+# check NAME WANTED SCRIPT: the script ends well, and what it prints matches, in any case. A line goes to standard
+# output, and one without details to the file $results.
+check() {
+    local out code=0
+    # To a file: what it may leave running holds no pipe open.
+    timeout --kill-after=2 40 bash -euo pipefail -c "$3" >"$results.out" 2>&1 </dev/null || code=$?
+    out=$(tr -d '\0\r' < "$results.out")
+    if [ "$code" -eq 0 ] && grep -qiE -- "$2" <<<"$out"; then
+        echo "ok $topic: $1" >> "$results"
+        echo "ok    $topic: $1"
+        return
+    fi
+    echo "bad $topic: $1" >> "$results"
+    printf 'FAIL  %s: %s (exit code %s): %s\n' "$topic" "$1" "$code" "$(tail -c 600 <<<"$out")"
+}
+
+# skip NAME REASON: what is not checked here, and why.
+skip() {
+    echo "skip  $topic: $1: $2"
+}
+
+# What the control made of the checks that failed: whether the host or the runtime is to blame.
+compare() { # CONTROL, ITS RESULTS, OURS
+    sed -n 's/^bad //p' "$3" | while IFS= read -r name; do
+        grep -qxF "ok $name" "$2" && echo "      $1 passes: $name" || echo "      nor does $1: $name"
+    done
+}
+
+# How many of the results in a file are good, and which are not; false if any is not.
+summary() { # TITLE FILE
+    local bad
+    echo "$1: $(grep -c '^ok ' "$2") passed, $(grep -c '^bad ' "$2" || true) failed"
+    ! grep -q '^bad ' "$2"
+}
