@@ -87,7 +87,11 @@ fn name(line: &[OsString]) -> &'static str {
 
 /// The command tree, under the name that the program was called by.
 fn tree(line: &[OsString]) -> clap::Command {
-    Args::command().name(name(line)).bin_name(name(line))
+    let tree = Args::command().name(name(line)).bin_name(name(line));
+    if name(line) == NAME {
+        return tree;
+    }
+    tree.version(container::VERSION)
 }
 
 fn parse(line: &[OsString]) -> Result<Args, clap::Error> {

@@ -206,7 +206,7 @@ pub fn create(
     cgroup.enter_first(pid)?;
     go(&ours, made)?;
 
-    said(&ours, Tag::Built, made)?;
+    said(&ours, Tag::Built, made).map_err(|error| namespaces.explain(error))?;
     if let Some(resources) = spec.linux().as_ref().and_then(|linux| linux.resources().as_ref()) {
         cgroup.apply(resources, &mut warn)?;
     }

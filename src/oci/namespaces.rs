@@ -205,20 +205,49 @@ impl Namespaces {
             let hint = if root { "" } else { " (without a user namespace a container needs root)" };
             return Error::new(format!("new namespaces: {errno}{hint}"));
         }
-        let says = |path: &str, value: &str| {
-            std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value)
-        };
         let sysctl = [
-            ("user/max_user_namespaces", "0"),
-            ("kernel/unprivileged_userns_clone", "0"),
-            ("kernel/apparmor_restrict_unprivileged_userns", "1"),
+            ("user.max_user_namespaces", "0"),
+            ("kernel.unprivileged_userns_clone", "0"),
+            (APPARMOR, "1"),
         ];
-        let cause = sysctl.iter().find(|(name, value)| says(&format!("/proc/sys/{name}"), value));
-        let cause = cause.map_or(String::new(), |(name, value)| {
-            format!(" (the sysctl {} is {value})", name.replace('/', "."))
-        });
+        let cause = sysctl.iter().find(|(name, value)| says(name, value));
+        let cause = match cause {
+            Some((name, value)) => format!(" (the sysctl {name} is {value})"),
+            // What a default profile of Docker answers to clone(2) and clone3(2).
+            None if matches!(errno, Errno::PERM | Errno::NOSYS) && is_filtered() => {
+                " (by a seccomp filter that is in force here, as engines' default one)".to_owned()
+            }
+            None => String::new(),
+        };
         Error::new(format!("new user namespace: {errno}{cause}"))
     }
+
+    /// Says why the new process may not do what it should. AppArmor lets an ordinary user make a user namespace,
+    /// and takes the rights in it away (apparmor_restrict_unprivileged_userns of Ubuntu): what fails is a mount.
+    #[must_use]
+    pub fn explain(&self, error: Error) -> Error {
+        let text = error.to_string();
+        let refused = ["Permission denied", "Operation not permitted"];
+        let refused = refused.iter().any(|errno| text.contains(errno));
+        if !(refused && self.is_new(Kind::User) && says(APPARMOR, "1")) {
+            return error;
+        }
+        Error::new(format!("{text} (the sysctl {APPARMOR} is 1)"))
+    }
+}
+
+/// The sysctl by which AppArmor takes the rights in new user namespaces away.
+const APPARMOR: &str = "kernel.apparmor_restrict_unprivileged_userns";
+
+/// Whether a sysctl has this value.
+fn says(name: &str, value: &str) -> bool {
+    let path = format!("/proc/sys/{}", name.replace('.', "/"));
+    std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value)
+}
+
+/// Whether this process is under a seccomp filter.
+fn is_filtered() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|text| text.contains("\nSeccomp:\t2"))
 }
 
 /// Runs `fork` in a process between, whose child becomes ours; returns that child as `fork` would.

@@ -22,6 +22,8 @@ pub struct Bundle {
     pub user: Option<u32>,
     /// A shell command that is run before, in a mount namespace that the runtime then has.
     pub before: Option<String>,
+    /// A program that the user runs the runtime by.
+    pub wrapper: Vec<&'static str>,
 }
 
 /// What a container left.
@@ -70,7 +72,7 @@ impl Bundle {
             ],
             "linux": { "namespaces": namespaces },
         });
-        Bundle { dir, spec, options: Vec::new(), user: None, before: None }
+        Bundle { dir, spec, options: Vec::new(), user: None, before: None, wrapper: Vec::new() }
     }
 
     /// Gives it a user namespace of `size` users, whose root is `first` outside and owns the root directory.
@@ -143,7 +145,7 @@ impl Bundle {
             let id = user.to_string();
             command.args(["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"]);
         }
-        command.arg(runtime());
+        command.args(&self.wrapper).arg(runtime());
         command.arg("--root").arg(self.path("state")).args(["--cgroup-manager", "disabled"]);
         command.arg("run").args(&self.options).arg("--bundle").arg(self.dir.path()).arg(id);
         let output = command.output().expect("timeout(1)");

@@ -112,11 +112,11 @@ pub enum ContainerCommand {
     Events(EventsArgs),
     /// Print what this runtime can do, as JSON
     Features,
-    /// Not supported
-    #[command(hide = true)]
+    /// Not supported. Its help fails like all of it: engines ask for that to find out, podman's crutils
+    #[command(hide = true, disable_help_flag = true)]
     Checkpoint(AnyArgs),
     /// Not supported
-    #[command(hide = true)]
+    #[command(hide = true, disable_help_flag = true)]
     Restore(AnyArgs),
 }
 

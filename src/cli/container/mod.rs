@@ -23,6 +23,11 @@ pub use run::{Launch, is_host_root, run};
 #[cfg(target_os = "linux")]
 pub use template::template;
 
+/// What the runtime says of its version: engines read three lines, as runc's (go-runc, and moby's `docker info`).
+/// The last is `ociVersionMax` of `features`.
+pub const VERSION: &str =
+    concat!("version ", env!("CARGO_PKG_VERSION"), "\ncommit: none\nspec: 1.3.0");
+
 /// Runs a command, reports what went wrong, and returns the exit code. `line` is the whole command line.
 #[cfg(target_os = "linux")]
 pub fn command(global: &GlobalArgs, command: ContainerCommand, line: &[OsString]) -> u8 {

@@ -1,0 +1,92 @@
+//! Containers of an ordinary user, without any engine; and what is said where the host lets them have none.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use serde_json::json;
+use support::LANDSTRIP;
+use support::container::{Bundle, Ended};
+use support::have::have;
+
+/// The user that runs the containers where root runs the tests.
+const NOBODY: u32 = 65534;
+
+/// A bundle of an ordinary user, with a user namespace that has that one user. None where that user cannot
+/// reach the program, or namespaces are not to be had.
+fn bundle(what: &str) -> Option<Bundle> {
+    if !have(what, &["userns"]) {
+        return None;
+    }
+    let mut bundle = Bundle::new();
+    let root = rustix::process::geteuid().is_root();
+    if root && !bundle.owned_by(NOBODY) {
+        eprintln!("skipped: {what}: {LANDSTRIP} is closed to ordinary users");
+        return None;
+    }
+    let own = if root { NOBODY } else { rustix::process::geteuid().as_raw() };
+    let map = json!([{"containerID": 0, "hostID": own, "size": 1}]);
+    let linux = &mut bundle.spec["linux"];
+    linux["namespaces"].as_array_mut().expect("namespaces").push(json!({"type": "user"}));
+    linux["uidMappings"] = map.clone();
+    linux["gidMappings"] = map;
+    Some(bundle)
+}
+
+/// The runtime ends with an error that says this.
+fn fails(ended: &Ended, says: &str) {
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains(says), "{says}: {ended:?}");
+}
+
+#[test]
+fn an_ordinary_user_runs_a_bundle() {
+    let Some(bundle) = bundle("a bundle") else { return };
+    let ended = bundle.probe(&["getuid", "openat AT_FDCWD \"/new O_WRONLY|O_CREAT 0600"]);
+    assert!(ended.last().starts_with("ok"), "{ended:?}");
+    assert!(bundle.inside("new").exists());
+}
+
+/// Answers as Docker's default profile: clone3(2) is not there, and no user namespace is made.
+const FILTERED: &str = r#"
+import ctypes, os, struct, sys
+LD, JEQ, JSET, RET = 0x20, 0x15, 0x45, 0x06
+program = [(LD, 0, 0, 0), (JEQ, 0, 1, 435), (RET, 0, 0, 0x50000 + 38), (JEQ, 1, 0, 56),
+           (JEQ, 0, 3, 272), (LD, 0, 0, 16), (JSET, 0, 1, 0x10000000), (RET, 0, 0, 0x50001),
+           (RET, 0, 0, 0x7fff0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
+header = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(program), ctypes.addressof(code)))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, header) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
+
+#[test]
+fn where_no_namespaces_are_to_be_had_the_cause_is_named() {
+    let Some(mut bundle) = bundle("no namespaces") else { return };
+    assert_eq!(bundle.probe(&["getuid"]).last(), "ok");
+    let none = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
+    bundle.wrapper = vec!["unshare", "--user", "--map-root-user", "sh", "-c", none, "sh"];
+    fails(&bundle.probe(&["getuid"]), "(the sysctl user.max_user_namespaces is 0)");
+    if have("no namespaces", &["x86_64"]) {
+        bundle.wrapper = vec!["/usr/bin/python3", "-c", FILTERED];
+        fails(&bundle.probe(&["getuid"]), "new user namespace: Function not implemented");
+        fails(&bundle.probe(&["getuid"]), "(by a seccomp filter that is in force here");
+    }
+}
+
+#[test]
+fn where_apparmor_takes_the_rights_away_it_is_named() {
+    if !have("AppArmor", &["root"]) {
+        return;
+    }
+    let Some(mut bundle) = bundle("AppArmor") else { return };
+    // Where something is mounted over procfs, a user namespace may mount none: as refused as by AppArmor.
+    let over = "mount -t tmpfs tmpfs /proc/sys/kernel";
+    bundle.before = Some(over.to_owned());
+    let ended = bundle.probe(&["getuid"]);
+    fails(&ended, "Operation not permitted");
+    assert!(!ended.stderr.contains("apparmor"), "{ended:?}");
+    let name = "apparmor_restrict_unprivileged_userns";
+    bundle.before = Some(format!("{over} && echo 1 > /proc/sys/kernel/{name}"));
+    fails(&bundle.probe(&["getuid"]), &format!("(the sysctl kernel.{name} is 1)"));
+}
