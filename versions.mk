@@ -8,3 +8,6 @@ TEST_PACKAGES := $(BUILD_PACKAGES) acl attr bash busybox-static curl git procps 
 ENGINE_PACKAGES := $(BUILD_PACKAGES) buildah busybox-static catatonit conmon containerd crun iproute2 iptables \
     netavark podman python3-grpcio python3-yaml runc slirp4netns uidmap util-linux
 BENCH_PACKAGES := $(BUILD_PACKAGES) bubblewrap busybox-static crun git golang-github-containers-common grep runc
+
+# The other runtimes, and devices, for tests of containers.
+TEST_PACKAGES += crun iproute2 runc

@@ -500,15 +500,15 @@ fn bundles_that_ask_for_more_are_refused_by_field() {
         bundle
     };
     let annotation = "annotations.dev.landstrip.enforcement";
+    let mut on_the_host = with("", "annotations", json!({}));
+    on_the_host["root"] = json!({"path": "/"});
+    on_the_host["linux"] = json!({});
     for (bundle, key, says) in [
-        (with("root", "readonly", json!(true)), "root.readonly", "false"),
-        (
-            with("linux", "namespaces", json!([{"type": "pid"}])),
-            "linux.namespaces",
-            "cannot be had",
-        ),
-        (with("", "mounts", json!([{"destination": "/x"}])), "mounts", "cannot be had"),
-        (with("", "annotations", json!({})), annotation, "is missing"),
+        (with("root", "readonly", json!(false)), "root", "can only be"),
+        (with("linux", "namespaces", json!([{"type": "pid"}])), "linux.namespaces", "can only be"),
+        (with("", "mounts", json!([{"destination": "/x"}])), "mounts", "can only be"),
+        (with("", "hostname", json!("h")), "hostname", "cannot be had"),
+        (on_the_host, annotation, "is missing"),
         (inside(|v| v["version"] = json!(2)), annotation, "version 2"),
         (inside(|v| v["policy"]["denyRead"] = json!(["/"])), annotation, "not understood"),
         (with("process", "cwd", json!("/")), "process.cwd", "can only be"),

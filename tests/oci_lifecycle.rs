@@ -655,3 +655,177 @@ fn the_runtime_cannot_be_written_from_a_container() {
     assert_eq!(call(&["delete", "-f", &id]), Some(0));
     assert_eq!(std::fs::metadata(&copy).expect("a file").len(), before);
 }
+
+/// The right to write below `/tmp` alone, and to read everything.
+fn domain() -> Value {
+    json!({
+        "ruleset": {"handledAccessFS": ["write_file", "make_reg", "make_dir", "remove_file", "read_file", "execute"]},
+        "rules": {"pathBeneath": [
+            {"allowedAccess": ["read_file", "execute"], "paths": ["/"]},
+            {"allowedAccess": ["write_file", "make_reg", "remove_file"], "paths": ["/tmp", "/dev/null"]},
+        ]},
+    })
+}
+
+#[test]
+fn a_landlock_domain_holds_the_program_and_what_is_executed_in_it() {
+    if !ready("process.landlock") {
+        return;
+    }
+    let script = "echo a > /tmp/a && cat /tmp/a; echo b > /etc/b && cat /etc/b; \
+                  busybox mkdir /tmp/d && busybox rmdir /tmp/d && echo made; true";
+    for (no_new_privileges, user) in [(true, 0), (false, 0), (true, 7), (false, 7)] {
+        let mut place = Place::new();
+        for name in ["tmp", "etc"] {
+            let mode = PermissionsExt::from_mode(0o1777);
+            std::fs::set_permissions(place.path("rootfs").join(name), mode).expect("chmod");
+        }
+        place.spec["process"]["noNewPrivileges"] = json!(no_new_privileges);
+        place.spec["process"]["user"] = json!({"uid": user, "gid": user});
+        assert_eq!(place.sh(script), "a\nb\nmade\n");
+        std::fs::remove_file(place.path("rootfs/etc/b")).expect("a file");
+        place.spec["process"]["landlock"] = domain();
+        assert_eq!(place.sh(script), "a\n", "{no_new_privileges} {user}");
+        let waiting = place.waiting();
+        assert_eq!(waiting.sh(script), "a\n", "{no_new_privileges} {user}");
+        // Engines that do not know the key write none into the document of a process.
+        let process = json!({"args": ["sh", "-c", script], "cwd": "/", "env": ["PATH=/bin"],
+            "user": {"uid": user, "gid": user}});
+        std::fs::write(place.path("process.json"), process.to_string()).expect("a document");
+        let words = ["--process", "process.json", &waiting.id];
+        assert_eq!(waiting.exec(&words).good(), "a\n");
+        assert!(!place.path("rootfs/etc/b").exists());
+    }
+}
+
+#[test]
+fn paths_of_a_landlock_domain_are_the_containers() {
+    if !ready("paths of process.landlock") {
+        return;
+    }
+    let mut place = Place::new();
+    let hosts = place.path("hosts");
+    std::fs::create_dir(&hosts).expect("a directory");
+    std::os::unix::fs::symlink(&hosts, place.path("rootfs/link")).expect("a link");
+    std::os::unix::fs::symlink("/proc/self/cwd", place.path("rootfs/magic")).expect("a link");
+    let on = |path: &str| {
+        let mut domain = domain();
+        domain["rules"]["pathBeneath"][1]["paths"][0] = json!(path);
+        domain
+    };
+    for (path, says) in [
+        ("/nowhere", "process.landlock.rules.pathBeneath[1].paths: \"/nowhere\": No such file"),
+        ("/link", "\"/link\": No such file"),
+        ("/magic", "\"/magic\": Too many levels"),
+    ] {
+        place.spec["process"]["landlock"] = on(path);
+        place.run(&["id"]).bad(says);
+    }
+    // A directory that its user may not pass.
+    std::fs::create_dir_all(place.path("rootfs/shut/own")).expect("a directory");
+    let mode = |mode| PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(place.path("rootfs/shut"), mode(0o700)).expect("chmod");
+    place.spec["process"]["user"] = json!({"uid": 7, "gid": 7});
+    place.spec["process"]["landlock"] = on("/shut/own");
+    assert_eq!(place.sh("echo ran"), "ran\n");
+    // What this kernel does not know, no kernel that was asked for everything has to.
+    let mut newer = domain();
+    newer["ruleset"]["handledAccessFS"].as_array_mut().expect("a list").push(json!("resolve_unix"));
+    place.spec["process"]["landlock"] = newer.clone();
+    assert_eq!(place.sh("echo ran"), "ran\n");
+    newer["disableBestEffort"] = json!(true);
+    place.spec["process"]["landlock"] = newer;
+    let answer = place.run(&["echo", "ran"]);
+    if support::have::landlock() < 9 {
+        answer.bad("process.landlock.ruleset.handledAccessFS: \"resolve_unix\" is not known to this kernel");
+    } else {
+        assert_eq!(answer.good(), "ran\n");
+    }
+}
+
+#[test]
+fn a_landlock_domain_is_around_the_launcher_of_a_policy() {
+    if !ready("process.landlock beside a policy") {
+        return;
+    }
+    let mut place = Place::new();
+    let policy = json!({"filesystem": {"allowWrite": ["/tmp", "/etc"]}});
+    place.spec["annotations"]["dev.landstrip.policy"] = policy.to_string().into();
+    let script = "echo a > /tmp/a && cat /tmp/a; echo b > /etc/b && cat /etc/b; true";
+    assert_eq!(place.sh(script), "a\nb\n");
+    std::fs::remove_file(place.path("rootfs/etc/b")).expect("a file");
+    place.spec["process"]["landlock"] = domain();
+    assert_eq!(place.sh(script), "a\n");
+    let waiting = place.waiting();
+    assert_eq!(waiting.sh(script), "a\n");
+    assert!(!place.path("rootfs/etc/b").exists());
+}
+
+/// Runs the runtime where a pair of devices was made, in a network namespace of its own.
+fn with_devices(place: &Place, args: &[&str]) -> support::place::Answer {
+    let command = place.command(args);
+    let script = "set -e; ip link add va type veth peer name vb; ip link set vb up
+        ip addr add 10.9.0.1/24 dev va; ip -6 addr add fd09::1/64 dev va nodad; ip link set va mtu 1400
+        set +e; \"$@\"; code=$?; ip -o link show va 2>/dev/null | sed 's/^/host: /'; exit $code";
+    let mut shell = Command::new("unshare");
+    shell.args(["--net", "sh", "-c", script, "sh"]).arg(command.get_program());
+    shell.args(command.get_args()).current_dir(place.dir.path()).stdin(Stdio::null());
+    let output = shell.output().expect("unshare(1)");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    support::place::Answer {
+        code: output.status.code(),
+        out: text(&output.stdout),
+        err: text(&output.stderr),
+    }
+}
+
+#[test]
+fn network_devices_are_moved_with_their_addresses() {
+    if !ready("netDevices") || !have("devices", &["cmd:ip", "cmd:unshare"]) {
+        return;
+    }
+    let mut place = Place::new();
+    let show = "busybox ip -o addr show; busybox ip -o link show | busybox grep -v ' lo:'";
+    let run = |place: &Place| {
+        place.program(&["sh", "-c", show]);
+        with_devices(place, &["run", &id()])
+    };
+    let bare = run(&place);
+    assert!(!bare.out.contains("10.9.0.1") && bare.out.contains("host: "), "{bare:?}");
+    for (given, name) in [(json!({}), "va"), (json!({"name": "eth0"}), "eth0")] {
+        place.spec["linux"]["netDevices"] = json!({"va": given});
+        let answer = run(&place);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        for says in [
+            format!(" {name}    inet 10.9.0.1/24"),
+            format!(" {name}    inet6 fd09::1/64"),
+            "mtu 1400".into(),
+        ] {
+            assert!(answer.out.contains(&says), "{says}: {answer:?}");
+        }
+        let up = answer.out.lines().find(|line| line.contains("mtu 1400")).expect("a device");
+        assert!(up.contains(&format!(" {name}")) && up.contains("UP"), "{answer:?}");
+        assert!(!answer.out.contains("host: "), "it is not the host's any more: {answer:?}");
+    }
+    for (devices, says) in [
+        (json!({"nothere": {}}), "linux.netDevices: \"nothere\": No such device"),
+        (json!({"va": {"name": "lo"}}), "linux.netDevices: \"va\" to \"lo\": File exists"),
+        (json!({"va": {"name": "x"}, "vb": {"name": "x"}}), "two devices would be named \"x\""),
+        (json!({"lo": {"name": "x"}}), "linux.netDevices: \"lo\" to \"x\": "),
+        (json!({"va": {"name": "a-name-of-too-many"}}), "is no name of a device"),
+    ] {
+        place.spec["linux"]["netDevices"] = devices;
+        run(&place).bad(says);
+        assert_eq!(std::fs::read_dir(place.path("state")).expect("states").count(), 0, "{says}");
+    }
+    // The namespace that a container shares with the runtime has them already.
+    place.spec["linux"]["netDevices"] = json!({"va": {}});
+    let kinds = ["pid", "mount", "ipc", "uts"].map(|kind| json!({"type": kind}));
+    place.spec["linux"]["namespaces"] = json!(kinds);
+    run(&place).bad("linux.netDevices: need a network namespace");
+    place.spec["linux"]["namespaces"]
+        .as_array_mut()
+        .expect("a list")
+        .push(json!({"type": "network", "path": "/proc/self/ns/net"}));
+    run(&place).bad("linux.netDevices: the container has the runtime's network namespace");
+}

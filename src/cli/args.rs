@@ -394,8 +394,8 @@ impl RunArgs {
     }
 }
 
-const BRINGS: &str =
-    "a bundle brings its policy: --policy, --policy-format and --cwd cannot be used with it";
+const BRINGS: &str = "a bundle brings its policy: --policy, --policy-format and --cwd cannot be used with it; a container \
+        can have another by --policy before the command";
 
 impl PolicyArgs {
     /// Whether nothing is said.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::HostFiles;
 use super::error::{Error, Failure};
+use crate::lower::container::ROOTFS;
 use crate::lower::{Identity, Refusal, Run, spec};
 use crate::trap::Code;
 
@@ -73,6 +74,25 @@ pub fn write(dir: &Path, document: &Value) -> Result<(), Error> {
         // Half a document would keep the next try from writing a whole one.
         let _it_stays = std::fs::remove_file(&path);
         failed(error)
+    })
+}
+
+/// Makes the root directory of the bundle in `dir`, with the links that it holds.
+///
+/// # Errors
+///
+/// A usage error where something is in the way.
+pub fn make_root(dir: &Path, links: &[(String, String)]) -> Result<(), Error> {
+    let root = dir.join(ROOTFS);
+    let made = std::fs::create_dir(&root).and_then(|()| {
+        links
+            .iter()
+            .try_for_each(|(name, target)| std::os::unix::fs::symlink(target, root.join(name)))
+    });
+    made.map_err(|error| {
+        // Nothing of it is left, so that the next try writes a whole one.
+        let _it_stays = std::fs::remove_file(dir.join(CONFIG));
+        Error::Usage(format!("--bundle: {}: {error}", root.display()))
     })
 }
 

@@ -223,7 +223,8 @@ fn run(global: &GlobalArgs, args: &RunArgs, line: &[OsString]) -> u8 {
         && !container::is_host_root(dir, args.launch.config.as_deref())
     {
         if args.trap_fd.is_some() || !args.inherit.is_empty() || !args.accept.is_empty() {
-            let message = "--trap-fd, --inherit and --accept are not supported for containers yet";
+            let message = "--trap-fd, --inherit and --accept are for programs on the host: a container has \
+                --preserve-fds, and the annotations dev.landstrip.traps and dev.landstrip.accept";
             return finish(Err(Error::Usage(message.to_owned())));
         }
         let RunArgs { launch, detach, keep, .. } = args;

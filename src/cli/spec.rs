@@ -1,16 +1,23 @@
-//! `spec`: the OCI config.json that `run` would launch.
+//! `spec`: a bundle that `run` launches as it would launch the program, and other runtimes as a container.
+
+#[cfg(target_os = "linux")]
+use std::io::Write;
 
 use super::args::SpecArgs;
 use super::error::Error;
 
-/// Prints it, or writes it into a bundle.
+/// Prints its document, or writes it. What other runtimes do otherwise is said on standard error.
 ///
 /// # Errors
 ///
 /// As `run` up to the launch; a usage error where a file is in the way.
 #[cfg(target_os = "linux")]
 pub fn spec(args: &SpecArgs) -> Result<u8, Error> {
-    use super::{bundle, container, output, run};
+    use super::{HostFiles, bundle, container, output, resolve, run};
+    use crate::linux::launch::add_mounts;
+    use crate::lower::container::{Host, lower};
+    use crate::plan::HostSupport;
+    use crate::plan::controls::Guarded;
     if args.command.is_empty() {
         if !args.policy.is_empty() || !args.accept.is_empty() {
             return Err(Error::Usage(
@@ -27,11 +34,19 @@ pub fn spec(args: &SpecArgs) -> Result<u8, Error> {
     }
     let run = run::of_command(&args.policy, &args.accept, &args.command)?;
     let identity = run::identity()?;
-    let document = crate::lower::spec::document(&run, &identity).map_err(bundle::refused)?;
+    let mut policy = run.policy.clone();
+    add_mounts(&mut policy, HostSupport::default(), Guarded::All)?;
+    let host = Host { view: &HostFiles, daemons: &resolve::daemons(), rules: policy.rules };
+    let lowered = lower(&run, &identity, host).map_err(bundle::refused)?;
     match &args.bundle {
-        Some(dir) => bundle::write(dir, &document)?,
-        None => output::json(&document)?,
+        Some(dir) => {
+            bundle::write(dir, &lowered.document)?;
+            bundle::make_root(dir, &lowered.links)?;
+        }
+        None => output::json(&lowered.document)?,
     }
+    let notes = lowered.notes.iter().map(|note| format!("spec: other runtimes: {note}\n"));
+    let _nowhere_to_report = std::io::stderr().write_all(notes.collect::<String>().as_bytes());
     Ok(0)
 }
 

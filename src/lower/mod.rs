@@ -2,7 +2,8 @@
 //!
 //! [`spec`] is the way to an OCI `config.json` and back. It speaks about a *host-root* bundle: one
 //! whose root is the host's `/` and that asks for no namespace and no mount, which a launch needs no
-//! privileges for. The launch reads the same three things in both forms, [`Run`]: `run -p .. -- CMD`
+//! privileges for. [`container`] makes of it one that other runtimes run as well, in a container that
+//! shows the host's files. The launch reads the same three things in all forms, [`Run`]: `run -p .. -- CMD`
 //! makes it of the command line, `run BUNDLE/` of the file.
 //!
 //! # What is said where
@@ -11,10 +12,9 @@
 //! directory, user, capabilities, `noNewPrivileges`, the resources that `limits` asks for. The rest
 //! is in the annotation [`spec::ENFORCEMENT`].
 //!
-//! `readonlyPaths` and `maskedPaths` are not used. They are mounts (config-linux.md, "Masked Paths"
-//! and "Readonly Paths"), so without a mount namespace of its own a runtime would have to make them
-//! in the host's, or refuse as runc does. Neither would say the same as the policy does: a rule holds
-//! on names that do not exist yet, has exceptions inside, and is no mount that shows.
+//! `readonlyPaths`, `maskedPaths` and `mounts` are for other runtimes alone. They are mounts
+//! (config-linux.md, "Masked Paths" and "Readonly Paths"), and say less than the policy does: a rule
+//! holds on names that do not exist yet, has exceptions inside, and is no mount that shows.
 //!
 //! # Text
 //!
@@ -23,6 +23,7 @@
 //! them is refused when it is made, rather than holding something similar.
 
 mod check;
+pub mod container;
 pub mod spec;
 mod strict;
 #[cfg(test)]

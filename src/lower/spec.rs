@@ -12,9 +12,8 @@ use oci_spec::runtime::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::check;
 use super::strict::difference;
-use super::{Identity, Refusal, Run};
+use super::{Identity, Refusal, Run, check, container};
 use crate::plan::limits::cpu_quota;
 use crate::policy::{FsView, Limits, ResolvedPolicy};
 
@@ -29,23 +28,42 @@ pub const MAX_BYTES: u64 = 64 << 20;
 
 /// The content of [`ENFORCEMENT`], as JSON text.
 #[derive(Serialize, Deserialize)]
-struct Enforcement {
+pub(super) struct Enforcement {
     version: u32,
     policy: ResolvedPolicy,
     accept: Vec<String>,
+    /// The checksums of what makes a container of the document, where it is one for other runtimes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) container: Option<container::Sums>,
 }
 
-/// The `config.json` of a run, with lists that are sets in order, so that it is always the same.
+impl Enforcement {
+    pub(super) fn of(run: &Run) -> Enforcement {
+        let Run { policy, accept, .. } = run.clone();
+        Enforcement { version: ENFORCEMENT_VERSION, policy, accept, container: None }
+    }
+}
+
+/// The `config.json` of a host-root run, with lists that are sets in order, so that it is always the same.
 ///
 /// # Errors
 ///
 /// The argument or variable that is not UTF-8.
 pub fn document(run: &Run, identity: &Identity) -> Result<Value, Refusal> {
-    let spec = spec(run, identity)?;
+    let mut spec = host_root(run, identity)?;
+    with_enforcement(&mut spec, &Enforcement::of(run))?;
     to_value(&spec)
 }
 
-fn spec(run: &Run, identity: &Identity) -> Result<Spec, Refusal> {
+/// Adds the annotation.
+pub(super) fn with_enforcement(spec: &mut Spec, content: &Enforcement) -> Result<(), Refusal> {
+    let text = serde_json::to_string(content).map_err(internal)?;
+    spec.set_annotations(Some(HashMap::from([(ENFORCEMENT.to_owned(), text)])));
+    Ok(())
+}
+
+/// What OCI's own fields say of a host-root run.
+pub(super) fn host_root(run: &Run, identity: &Identity) -> Result<Spec, Refusal> {
     let user = UserBuilder::default().uid(identity.uid).gid(identity.gid);
     let user = user.additional_gids(identity.groups.clone()).build().map_err(internal)?;
     let process = ProcessBuilder::default()
@@ -58,12 +76,6 @@ fn spec(run: &Run, identity: &Identity) -> Result<Spec, Refusal> {
         .no_new_privileges(true)
         .build()
         .map_err(internal)?;
-    let enforcement = Enforcement {
-        version: ENFORCEMENT_VERSION,
-        policy: run.policy.clone(),
-        accept: run.accept.clone(),
-    };
-    let enforcement = serde_json::to_string(&enforcement).map_err(internal)?;
     let root = RootBuilder::default().path("/").readonly(false).build().map_err(internal)?;
     let mut linux = LinuxBuilder::default().build().map_err(internal)?;
     // The builder starts from what a container usually has.
@@ -76,7 +88,6 @@ fn spec(run: &Run, identity: &Identity) -> Result<Spec, Refusal> {
         .root(root)
         .mounts(Vec::new())
         .process(process)
-        .annotations(HashMap::from([(ENFORCEMENT.to_owned(), enforcement)]))
         .linux(linux)
         .build()
         .map_err(internal)?;
@@ -84,7 +95,7 @@ fn spec(run: &Run, identity: &Identity) -> Result<Spec, Refusal> {
     Ok(spec)
 }
 
-fn texts(key: &str, strings: &[OsString]) -> Result<Vec<String>, Refusal> {
+pub(super) fn texts(key: &str, strings: &[OsString]) -> Result<Vec<String>, Refusal> {
     let text = |(at, string): (usize, &OsString)| {
         string.to_str().map(str::to_owned).ok_or_else(|| {
             let message = format!(
@@ -140,11 +151,11 @@ fn resources(limits: &Limits) -> Result<Option<LinuxResources>, Refusal> {
     Ok(Some(resources))
 }
 
-fn internal(error: impl std::fmt::Display) -> Refusal {
+pub(super) fn internal(error: impl std::fmt::Display) -> Refusal {
     Refusal { key: None, line: None, message: error.to_string() }
 }
 
-fn to_value(spec: &Spec) -> Result<Value, Refusal> {
+pub(super) fn to_value(spec: &Spec) -> Result<Value, Refusal> {
     let mut value = serde_json::to_value(spec).map_err(internal)?;
     let sets = ["bounding", "effective", "permitted", "inheritable", "ambient"];
     let sets = sets.map(|set| format!("/process/capabilities/{set}"));
@@ -176,19 +187,28 @@ pub fn read(bytes: &[u8], identity: &Identity, view: &dyn FsView) -> Result<Run,
         return Err(Refusal::new("ociVersion", message));
     }
     let missing = |key: &str| Refusal::new(key, "is missing");
+    let annotation = spec.annotations().as_ref().and_then(|all| all.get(ENFORCEMENT));
+    let key = format!("annotations.{ENFORCEMENT}");
+    let enforcement = annotation.map(|text| enforcement(text)).transpose();
+    let enforcement = enforcement.map_err(|message| Refusal::new(key.as_str(), message))?;
+    let sums = enforcement.as_ref().and_then(|enforcement| enforcement.container.as_ref());
+    let is_container = sums.is_some();
+    let spec = match sums {
+        Some(sums) => container::raise(&spec, sums, identity)?,
+        None => spec,
+    };
     // A container's root decides what every other field means: it is named first.
-    if spec.root().as_ref().ok_or_else(|| missing("root"))?.path().as_os_str() != "/" {
+    if !is_container
+        && spec.root().as_ref().ok_or_else(|| missing("root"))?.path().as_os_str() != "/"
+    {
         let message = "only bundles whose root is the host's `/` can be run in this version";
         return Err(Refusal::new("root.path", message));
     }
     let process = spec.process().as_ref().ok_or_else(|| missing("process"))?;
     let args = process.args().as_ref().filter(|args| !args.is_empty());
-    let annotation = spec.annotations().as_ref().and_then(|all| all.get(ENFORCEMENT));
-    let key = format!("annotations.{ENFORCEMENT}");
-    let annotation = annotation.ok_or_else(|| {
-        Refusal::new(key.as_str(), "is missing: it holds the policy, and `spec` writes it")
+    let enforcement = enforcement.ok_or_else(|| {
+        Refusal::new(key, "is missing: it holds the policy, and `spec` writes it")
     })?;
-    let enforcement = enforcement(annotation).map_err(|message| Refusal::new(key, message))?;
     let os = |texts: &[String]| texts.iter().map(OsString::from).collect();
     let run = Run {
         args: os(args.ok_or_else(|| missing("process.args"))?),
@@ -224,7 +244,7 @@ fn enforcement(text: &str) -> Result<Enforcement, String> {
 
 /// Holds everything that the file says to what `run` would make of it.
 fn compare(mut given: Spec, run: &Run, identity: &Identity) -> Result<(), Refusal> {
-    let mut understood = spec(run, identity)?;
+    let mut understood = host_root(run, identity)?;
     understood.set_version(given.version().clone());
     // Other annotations are for others.
     given.set_annotations(None);

@@ -8,19 +8,19 @@ const POLICY: &str = r#"{"filesystem": {
     "denyRead": ["~/.ssh", "**/*.pem"],
     "denyWrite": ["/repo/file"]}}"#;
 
-fn tree() -> MemoryTree {
+pub(super) fn tree() -> MemoryTree {
     let mut tree = MemoryTree::new();
     tree.dir("/repo").dir("/data/u/.ssh").dir("/data/other").link("/home/u", "/data/u");
     tree.file("/repo/file", "");
     tree
 }
 
-fn identity() -> Identity {
+pub(super) fn identity() -> Identity {
     let capabilities = vec!["CAP_CHOWN".to_owned(), "CAP_KILL".to_owned()];
     Identity { uid: 0, gid: 0, groups: vec![10, 2], capabilities, terminal: false }
 }
 
-fn run_of(json: &str) -> Run {
+pub(super) fn run_of(json: &str) -> Run {
     let view = tree();
     let place = Place { cwd: "/repo", home: Some("/home/u"), view: &view };
     let policy = merge(vec![parse("p", json.as_bytes(), Format::Json).unwrap()]);

@@ -2,12 +2,15 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespaceType as Kind, Process, Spec};
+use rustix::fs::OFlags;
 use serde_json::Value;
 
-use super::{Context, Error, Result};
+use super::landlock::{IN_CONFIG, Landlock};
+use super::{Context, Error, Result, locate, netdevices};
 
 /// The name of the document in a bundle, config.md.
 const CONFIG: &str = "config.json";
@@ -24,6 +27,8 @@ pub struct Bundle {
     pub spec: Spec,
     /// The document's text.
     pub text: Vec<u8>,
+    /// What its process may do to files.
+    pub landlock: Option<Landlock>,
     /// What was left out of it.
     pub warnings: Vec<String>,
 }
@@ -40,8 +45,9 @@ impl Bundle {
         let text = bytes(&path)?;
         let (spec, warnings) = parse(&text).context(path.display())?;
         check(&spec).context(path.display())?;
+        let landlock = Landlock::of(&text, IN_CONFIG).context(path.display())?;
         let rootfs = rootfs(&dir, &spec)?;
-        Ok(Bundle { dir, rootfs, spec, text, warnings })
+        Ok(Bundle { dir, rootfs, spec, text, landlock, warnings })
     }
 
     /// The process of the document.
@@ -54,10 +60,15 @@ impl Bundle {
     }
 }
 
-/// Reads to the end, or to one byte past what is allowed: a file may grow, or have no end.
+/// Reads to the end, or to one byte past what is allowed: a file may grow, or have no end. A FIFO that nobody
+/// writes to is empty.
 pub fn bytes(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = File::open(path).context(format!("open {}", path.display()))?;
+    let about = || format!("open {}", path.display());
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path).context(about())?;
+    // Somebody may be writing, whom to wait for.
+    rustix::fs::fcntl_setfl(&file, OFlags::empty()).context(about())?;
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).context(path.display())?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Error::new(format!("{}: larger than {} MiB", path.display(), MAX_BYTES >> 20)));
@@ -72,18 +83,17 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>> {
 ///
 /// The line that is no JSON, or has another shape.
 pub fn parse(text: &[u8]) -> Result<(Spec, Vec<String>)> {
-    refuse_landlock(text, "/process/landlock", "process.landlock")?;
     let first = match serde_json::from_slice::<Spec>(text) {
         Ok(spec) => return Ok((spec, Vec::new())),
         Err(error) => error,
     };
     let Ok(mut value) = serde_json::from_slice::<Value>(text) else {
-        return Err(first).context("config");
+        return Err(Error::new(first.to_string()));
     };
     let mut warnings = Vec::new();
     let amended = value.get_mut("process").is_some_and(|process| amend(process, &mut warnings));
     if !amended {
-        return Err(Error::new(first.to_string()));
+        return Err(located(text, &first));
     }
     // The line of the text is lost, but not the key.
     serde_json::from_value(value)
@@ -97,7 +107,6 @@ pub fn parse(text: &[u8]) -> Result<(Spec, Vec<String>)> {
 ///
 /// As [`parse`].
 pub fn parse_process(text: &[u8]) -> Result<(Process, Vec<String>)> {
-    refuse_landlock(text, "/landlock", "landlock")?;
     let first = match serde_json::from_slice::<Process>(text) {
         Ok(process) => return Ok((process, Vec::new())),
         Err(error) => error,
@@ -109,20 +118,15 @@ pub fn parse_process(text: &[u8]) -> Result<(Process, Vec<String>)> {
     {
         return Ok((process, warnings));
     }
-    Err(Error::new(first.to_string()))
+    Err(located(text, &first))
 }
 
-/// Refuses a property that the specification may come to have (runtime-spec, proposal 1241): to ignore it would
-/// be to run without what it asks for.
-fn refuse_landlock(text: &[u8], pointer: &str, key: &str) -> Result<()> {
-    const NAME: &[u8] = b"\"landlock\"";
-    let named = text.windows(NAME.len()).any(|part| part == NAME);
-    let value = named.then(|| serde_json::from_slice::<Value>(text).ok()).flatten();
-    if value.is_some_and(|value| value.pointer(pointer).is_some_and(|found| !found.is_null())) {
-        let what = "is not supported: annotations.dev.landstrip.policy holds files by Landlock";
-        return Err(wrong(key, what));
+/// The error of a text that is JSON, but not of the right shape, with the key that it is about.
+fn located(text: &[u8], error: &serde_json::Error) -> Error {
+    match locate::key(text, error.line(), error.column()) {
+        key if key.is_empty() => Error::new(error.to_string()),
+        key => wrong(key, error),
     }
-    Ok(())
 }
 
 /// Changes what oci-spec does not take of a process as config.md has it. Whether there was something.
@@ -211,8 +215,8 @@ pub fn check(spec: &Spec) -> Result<()> {
     let annotation =
         |key: &str| spec.annotations().as_ref().is_some_and(|all| all.contains_key(key));
     if annotation("dev.landstrip.enforcement") {
-        let what =
-            "belongs to a bundle whose root is the host's; a container has dev.landstrip.policy";
+        let what = "belongs to a bundle that `run` launches on the host; a container has \
+            dev.landstrip.policy";
         return Err(wrong("annotations.dev.landstrip.enforcement", what));
     }
     check_process(spec.process().as_ref().ok_or_else(|| missing("process"))?)?;
@@ -336,10 +340,7 @@ fn check_namespaces(spec: &Spec) -> Result<()> {
     {
         return Err(wrong("linux.timeOffsets", "need a new time namespace"));
     }
-    if linux.net_devices().as_ref().is_some_and(|devices| !devices.is_empty()) {
-        return Err(wrong("linux.netDevices", "is not supported yet"));
-    }
-    Ok(())
+    netdevices::check(spec)
 }
 
 #[cfg(test)]
@@ -371,7 +372,7 @@ mod tests {
         assert_eq!(refused(|v| v["ociVersion"] = json!("1.99.0")), "");
         assert_eq!(refused(|v| v["unknown"] = json!({"x": 1})), "");
         type Change = fn(&mut Value);
-        let cases: [(&str, Change); 13] = [
+        let cases: [(&str, Change); 12] = [
             ("ociVersion", |v| v["ociVersion"] = json!("2.0.0")),
             ("root.path", |v| v["root"] = json!({"path": ""})),
             ("process", |v| v["process"] = Value::Null),
@@ -392,7 +393,7 @@ mod tests {
             ("linux.timeOffsets", |v| {
                 v["linux"]["timeOffsets"] = json!({"monotonic": {"secs": 1}});
             }),
-            ("process.landlock", |v| v["process"]["landlock"] = json!({"ruleset": {}})),
+            // There is no network namespace.
             ("linux.netDevices", |v| v["linux"]["netDevices"] = json!({"eth0": {}})),
             ("process.rlimits[0]", |v| {
                 v["process"]["rlimits"] = json!([{"type": "RLIMIT_NOFILE", "soft": 2, "hard": 1}]);

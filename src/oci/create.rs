@@ -20,7 +20,7 @@ use super::rootfs::{self, Surroundings};
 use super::runtime::Runtime;
 use super::state::{self, Container, EXEC, Lock, Record, START, Status};
 use super::sys::process::{self as sys, Process};
-use super::{Context, Error, Result, init, lifecycle, listener, mapping};
+use super::{Context, Error, Result, init, lifecycle, listener, mapping, netdevices};
 
 /// Commands that may wait for the launcher at once; more wait in connect(2).
 const WAITING: i32 = 128;
@@ -118,6 +118,7 @@ pub fn create(
     let process = bundle.process()?;
     let around = Around { linux: spec.linux().as_ref(), annotations: spec.annotations().as_ref() };
     let mut program = Program::prepare(process, &around)?;
+    program.landlock = bundle.landlock.clone();
     let preserved = preserved(options.preserve_fds, &mut program);
     let console = console_for(process.terminal().unwrap_or(false), options, console)?;
     let namespaces = Namespaces::of(spec)?;
@@ -126,6 +127,7 @@ pub fn create(
         Policy::check(&program)?;
     }
     let agent = listener::Agent::of(spec, &program)?;
+    let devices = netdevices::find(spec)?;
 
     let (container, lock) = runtime.root.claim(&options.id)?;
     let mut undo = Undo { runtime, container, cgroup: None, init: None, hooked: None, armed: true };
@@ -186,6 +188,7 @@ pub fn create(
             namespaces,
             around,
             prepared,
+            devices: &devices,
             record: &record,
             entrances,
             console,
@@ -204,6 +207,7 @@ pub fn create(
         mapping::write(spec, pid)?;
     }
     cgroup.enter_first(pid)?;
+    netdevices::give(&devices, pid)?;
     go(&ours, made)?;
 
     said(&ours, Tag::Built, made).map_err(|error| namespaces.explain(error))?;

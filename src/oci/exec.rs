@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::cgroup::Below;
 use super::channel::{Channel, Door, Tag, connect_stream};
 use super::create::{preserved, said, write_pid};
+use super::landlock::{IN_CONFIG, IN_PROCESS, Landlock};
 use super::namespaces::{flag, follow};
 use super::policy::{Fence, Policy};
 use super::process::{Around, Program, own_stdio};
@@ -60,8 +61,12 @@ pub struct Options {
     pub cgroups: Vec<String>,
 }
 
-/// The document of the new process.
-fn document(options: &Options, spec: &Spec, runtime: &Runtime<'_>) -> Result<Process> {
+/// The document of the new process, and its own Landlock domain, where it is given one.
+fn document(
+    options: &Options,
+    spec: &Spec,
+    runtime: &Runtime<'_>,
+) -> Result<(Process, Option<Landlock>)> {
     if let Some(path) = &options.process {
         let text = bundle::bytes(path).context("--process")?;
         let (process, warnings) = bundle::parse_process(&text).context(path.display())?;
@@ -72,7 +77,8 @@ fn document(options: &Options, spec: &Spec, runtime: &Runtime<'_>) -> Result<Pro
         if options.tty {
             process.set_terminal(Some(true));
         }
-        return Ok(process);
+        let landlock = Landlock::of(&text, IN_PROCESS).context(path.display())?;
+        return Ok((process, landlock));
     }
     let mut process = spec.process().clone().ok_or_else(|| Error::new("process: is missing"))?;
     process.set_args(Some(options.args.clone()));
@@ -111,7 +117,7 @@ fn document(options: &Options, spec: &Spec, runtime: &Runtime<'_>) -> Result<Pro
     if options.label.is_some() {
         process.set_selinux_label(options.label.clone());
     }
-    add_capabilities(process, &options.capabilities)
+    add_capabilities(process, &options.capabilities).map(|process| (process, None))
 }
 
 /// Reads `UID[:GID]`, numbers alone: names are the engine's to look up. Without a group, it is 0.
@@ -175,10 +181,16 @@ pub fn exec(
     let leader = record
         .init()
         .ok_or_else(|| Error::new(format!("container {:?} is not running", options.id)))?;
-    let (spec, _known) = bundle::parse(&container.config()?).context("config.json")?;
-    let process = document(options, &spec, runtime)?;
+    let config = container.config()?;
+    let (spec, _known) = bundle::parse(&config).context("config.json")?;
+    let (process, landlock) = document(options, &spec, runtime)?;
     let around = Around { linux: spec.linux().as_ref(), annotations: spec.annotations().as_ref() };
     let mut program = Program::prepare(&process, &around)?;
+    // Engines that do not know the key give it to no other process; what holds the program holds them.
+    program.landlock = match landlock {
+        Some(landlock) => Some(landlock),
+        None => Landlock::of(&config, IN_CONFIG).context("config.json")?,
+    };
     let preserved = preserved(options.preserve_fds, &mut program);
     let console = match (process.terminal().unwrap_or(false), terminal, &options.console_socket) {
         (false, _, Some(_)) => {

@@ -15,7 +15,7 @@ use super::process::{Program, Settled, own_stdio};
 use super::rootfs::{self, Prepared, Surroundings};
 use super::state::{Record, Status};
 use super::sys::{self, process};
-use super::{Context, Error, Result, console};
+use super::{Context, Error, Result, console, netdevices};
 
 /// Everything that the process needs, which has a copy of the runtime's memory.
 pub struct Job<'a> {
@@ -29,6 +29,8 @@ pub struct Job<'a> {
     pub around: Surroundings<'a>,
     /// The sources of the mounts.
     pub prepared: Prepared,
+    /// The network devices that it gets.
+    pub devices: &'a [netdevices::Device],
     /// What is known of the container.
     pub record: &'a Record,
     /// Files that take this process into its cgroups, when it writes `0` to them.
@@ -102,6 +104,7 @@ fn create(job: Job<'_>, channel: &Channel) -> Result<(Settled, Option<Door>)> {
     if job.namespaces.is_new(Kind::Network) {
         loopback()?;
     }
+    netdevices::settle(job.devices)?;
     if let Some(name) = spec.hostname().as_ref().filter(|name| !name.is_empty()) {
         rustix::system::sethostname(name.as_bytes()).context("hostname")?;
     }

@@ -339,7 +339,10 @@ impl Fence<'_> {
     ) -> ! {
         match (self.guest.take(), is_attached(settled)) {
             (_, Err(error)) => channel.fail(&error),
-            (Some(guest), Ok(false)) => channel.fail(&join(guest, program, settled)),
+            // From beside a Landlock domain, nobody looks into it: then it has a launcher of its own inside.
+            (Some(guest), Ok(false)) if !settled.has_landlock() => {
+                channel.fail(&join(guest, program, settled))
+            }
             _ => self.stay(program, settled, preserved, channel),
         }
     }
@@ -365,7 +368,12 @@ impl Fence<'_> {
             door: self.door,
             started: Box::new(started),
         };
-        let error = match self.policy.run(program, preserved, self.traps, inside) {
+        // The launcher acts for the program, and is in the same domain.
+        let held = rustix::thread::set_no_new_privs(true)
+            .context("no_new_privs")
+            .and_then(|()| settled.enter_landlock());
+        let run = || self.policy.run(program, preserved, self.traps, inside);
+        let error = match held.and_then(|()| run()) {
             Ok(code) => process::exit(code.into()),
             Err(error) => error,
         };

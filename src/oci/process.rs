@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Pid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
+use super::landlock::{self, Landlock};
 use super::schedule::Outside;
 use super::seccomp::{self, Abi, Filter};
 use super::sys::process::{self, Strings};
@@ -49,6 +50,8 @@ pub struct Program {
     label: Option<label::Label>,
     own: schedule::Own,
     outside: Outside,
+    /// What it may do to files.
+    pub landlock: Option<Landlock>,
 }
 
 /// Sets of capabilities, as bit masks.
@@ -66,6 +69,8 @@ pub struct Settled {
     path: CString,
     args: Strings,
     env: Strings,
+    /// The Landlock ruleset of the document.
+    ruleset: Option<OwnedFd>,
     listening: bool,
 }
 
@@ -74,6 +79,21 @@ impl Settled {
     #[must_use]
     pub fn path(&self) -> &OsStr {
         OsStr::from_bytes(self.path.as_bytes())
+    }
+
+    /// Whether the document has a Landlock domain.
+    #[must_use]
+    pub fn has_landlock(&self) -> bool {
+        self.ruleset.is_some()
+    }
+
+    /// Enters the Landlock domain of the document, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// As landlock_restrict_self(2).
+    pub fn enter_landlock(&self) -> Result<()> {
+        self.ruleset.as_ref().map_or(Ok(()), landlock::enter)
     }
 }
 
@@ -119,6 +139,7 @@ impl Program {
             label: label::of(given)?,
             own: schedule::Own::of(around.linux)?,
             outside: Outside::of(given)?,
+            landlock: None,
         })
     }
 
@@ -217,6 +238,7 @@ impl Program {
         announce: Option<&dyn Fn(i32) -> Result<()>>,
     ) -> Result<Settled> {
         self.own.apply()?;
+        let ruleset = self.landlock.as_ref().map(Landlock::ruleset).transpose()?.flatten();
         process::close_on_exec(3).context("close_range")?;
         for fd in preserved {
             process::keep_open(*fd).context(format!("--preserve-fds: descriptor {fd}"))?;
@@ -255,10 +277,11 @@ impl Program {
             path,
             args: Strings::new(self.args.clone()),
             env: Strings::new(env.into_iter().map(cstring).collect::<Result<_>>()?),
+            ruleset,
             listening: announce.is_some(),
         };
         if let Some(announce) = announce {
-            self.confine(|| announce(process::next_descriptor().context("dup")?))?;
+            self.confine(&settled, || announce(process::next_descriptor().context("dup")?))?;
         }
         Ok(settled)
     }
@@ -266,7 +289,7 @@ impl Program {
     /// The last steps. Returns only on failure.
     pub fn execute(&self, settled: &Settled) -> Error {
         if !settled.listening
-            && let Err(error) = self.confine(|| Ok(()))
+            && let Err(error) = self.confine(settled, || Ok(()))
         {
             return error;
         }
@@ -317,8 +340,9 @@ impl Program {
         Ok(())
     }
 
-    /// Capabilities, no_new_privs and the filter, which without no_new_privs takes CAP_SYS_ADMIN to install.
-    fn confine(&self, announce: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// Capabilities, no_new_privs, the Landlock domain and the filter. Without no_new_privs, the last two take
+    /// CAP_SYS_ADMIN.
+    fn confine(&self, settled: &Settled, announce: impl FnOnce() -> Result<()>) -> Result<()> {
         let install = || match &self.filter {
             None => Ok(()),
             Some(filter) => {
@@ -331,9 +355,10 @@ impl Program {
         if self.no_new_privileges {
             self.set_capabilities(CapabilitySet::empty())?;
             rustix::thread::set_no_new_privs(true).context("process.noNewPrivileges")?;
+            settled.enter_landlock()?;
             return install();
         }
-        if self.filter.is_some() {
+        if self.filter.is_some() || settled.ruleset.is_some() {
             let all = rustix::thread::capabilities(None).context("capget")?.permitted;
             let raised = CapabilitySets {
                 effective: all,
@@ -341,6 +366,7 @@ impl Program {
                 inheritable: CapabilitySet::empty(),
             };
             rustix::thread::set_capabilities(None, raised).context("capset")?;
+            settled.enter_landlock()?;
             install()?;
         }
         self.set_capabilities(CapabilitySet::empty())

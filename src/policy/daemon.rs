@@ -114,6 +114,21 @@ impl Daemons {
             || self.named.iter().any(|known| known.as_bytes() == path)
     }
 
+    /// The files and directories that hold those of the host and of `user`, for a container that shows neither.
+    pub fn places(&self, user: u32) -> Vec<String> {
+        let users = format!("/run/user/{user}");
+        let of_users = [Some(&users), self.runtime.as_ref()].into_iter().flatten();
+        let mut places: Vec<String> = IN_RUN.iter().map(|name| format!("/run/{name}")).collect();
+        for top in of_users {
+            places.extend(IN_RUNTIME_DIRECTORY.iter().map(|name| format!("{top}/{name}")));
+        }
+        places.extend(ELSEWHERE.iter().map(|&path| path.to_owned()));
+        places.extend(self.named.iter().cloned());
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
     /// The paths that are known in full, to look for the same socket under another name.
     pub fn paths(&self) -> Vec<String> {
         let mut paths: Vec<String> = ELSEWHERE.iter().map(|&path| path.to_owned()).collect();
@@ -183,5 +198,6 @@ mod tests {
             assert_eq!(daemons.contains(path.as_bytes()), expected, "{path}");
         }
         assert!(daemons.paths().iter().all(|path| daemons.contains(path.as_bytes())));
+        assert!(daemons.places(7).iter().all(|path| daemons.contains(path.as_bytes())));
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::look;
-use crate::oci::{Result, rootfs};
+use crate::oci::{Result, landlock, rootfs};
 
 /// `features`.
 ///
@@ -47,9 +47,12 @@ pub fn features() -> Result<()> {
                 "flags": ["MPOL_F_NUMA_BALANCING", "MPOL_F_RELATIVE_NODES", "MPOL_F_STATIC_NODES"],
             },
             "mountExtensions": {"idmap": {"enabled": true}},
-            "netDevices": {"enabled": false},
+            "netDevices": {"enabled": true},
         },
-        "annotations": {"dev.landstrip.version": env!("CARGO_PKG_VERSION")},
+        "annotations": {
+            "dev.landstrip.version": env!("CARGO_PKG_VERSION"),
+            "dev.landstrip.landlock.abi": landlock::NEWEST_ABI.to_string(),
+        },
         "potentiallyUnsafeConfigAnnotations": ["dev.landstrip.", "run.oci.keep_original_groups"],
     }))
 }

@@ -1,5 +1,6 @@
 //! `create`, `run` and `exec`: commands that start a program in a container.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use serde::Deserialize;
 use super::args::{CreateArgs, ExecArgs, GlobalArgs, LaunchArgs};
 use super::{go_on, with_runtime};
 use crate::cli::name;
+use crate::lower::spec::ENFORCEMENT;
 use crate::oci::attach::Attached;
 use crate::oci::create::{Created, Options};
 use crate::oci::runtime::Runtime;
@@ -166,14 +168,16 @@ pub fn exit_code(message: &str) -> u8 {
     }
 }
 
-/// Whether the bundle in `dir` is one whose root is the host's, and that asks for no mount namespace: then its
-/// program is run where it is. One that cannot be read is not told apart here.
+/// Whether the bundle in `dir` is one that says of itself that it is a run on the host, or one whose root is the
+/// host's, and that asks for no mount namespace: then its program is run where it is. One that cannot be read is
+/// not told apart here.
 #[must_use]
 pub fn is_host_root(dir: &Path, config: Option<&Path>) -> bool {
     #[derive(Deserialize)]
     struct Document {
         root: Option<Root>,
         linux: Option<Linux>,
+        annotations: Option<HashMap<String, String>>,
     }
     #[derive(Deserialize)]
     struct Root {
@@ -191,6 +195,9 @@ pub fn is_host_root(dir: &Path, config: Option<&Path>) -> bool {
     let path = config.map_or_else(|| dir.join("config.json"), Path::to_owned);
     let Ok(text) = bundle::bytes(&path) else { return config.is_none() };
     let Ok(document) = serde_json::from_slice::<Document>(&text) else { return config.is_none() };
+    if document.annotations.is_some_and(|all| all.contains_key(ENFORCEMENT)) {
+        return true;
+    }
     let namespaces = document.linux.map(|linux| linux.namespaces).unwrap_or_default();
     document.root.is_none_or(|root| root.path.as_os_str() == "/")
         && !namespaces.iter().any(|namespace| namespace.r#type == "mount")

@@ -81,8 +81,17 @@ pub fn landlock_errata() -> Result<u32, Errno> {
 ///
 /// `E2BIG` with 16 domains already.
 pub fn restrict_self(ruleset: std::os::fd::BorrowedFd<'_>) -> Result<(), Errno> {
-    use std::os::fd::AsRawFd;
     rustix::thread::set_no_new_privs(true)?;
+    enter_domain(ruleset)
+}
+
+/// Enters the domain of `ruleset` with the privileges that there are.
+///
+/// # Errors
+///
+/// `E2BIG` with 16 domains already; `EPERM` with neither no_new_privs nor CAP_SYS_ADMIN.
+pub fn enter_domain(ruleset: std::os::fd::BorrowedFd<'_>) -> Result<(), Errno> {
+    use std::os::fd::AsRawFd;
     // SAFETY: by-value system call.
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) })
         .map(|_| ())

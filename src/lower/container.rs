@@ -1,0 +1,537 @@
+//! The same run as a container: what other runtimes hold of a policy.
+//!
+//! No other runtime takes the host's `/` for a root (pivot_root(2) needs another mount), so its directories are
+//! bound one by one into an empty root: read-only, and once more, deeper, what may be written. What is denied
+//! in there are read-only and masked paths where nothing below is open again, and mounts where something is. Of
+//! the network a run has either the host's or none. OCI has no word for the rest (globs, hosts, sockets, links),
+//! which the annotation holds and [`Lowered::notes`] tells.
+//!
+//! A reader of ours goes by the annotation, and the host itself. That nobody changed the container after it was
+//! written, to something that a run on the host would not do, checksums in the annotation say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oci_spec::runtime::Spec;
+use serde_json::{Map, Value, json};
+
+use super::spec::{Enforcement, host_root, internal, texts, to_value, with_enforcement};
+use super::{Identity, Refusal, Run};
+use crate::policy::path::is_within;
+use crate::policy::{
+    Access, Daemons, Decider, Effect, FsView, Kind, Pattern, ResolvedPolicy, Rule,
+};
+
+/// The name of the root directory in a bundle.
+pub const ROOTFS: &str = "rootfs";
+/// The most names of `/` that are looked at.
+const NAMES: usize = 1024;
+/// More names than any directory in `/` has.
+const MANY: usize = 1 << 24;
+/// What is made anew in a container, and not the host's.
+const MADE: [&str; 2] = ["/dev", "/proc"];
+/// What says that it is a container, and which: JSON pointers.
+const FIELDS: [&str; 8] = [
+    "/root",
+    "/mounts",
+    "/linux/namespaces",
+    "/linux/uidMappings",
+    "/linux/gidMappings",
+    "/linux/maskedPaths",
+    "/linux/readonlyPaths",
+    "/linux/resources/devices",
+];
+/// The user, which is another one in a user namespace.
+const USER: &str = "/process/user";
+
+/// A document that every runtime runs.
+#[derive(Debug)]
+pub struct Lowered {
+    /// The document.
+    pub document: Value,
+    /// The links that its root directory has to hold: names, and where they lead.
+    pub links: Vec<(String, String)>,
+    /// What runtimes that do not know the annotation do otherwise than this one.
+    pub notes: Vec<String>,
+}
+
+/// The host, as far as a container shows it.
+pub struct Host<'a> {
+    /// Its files.
+    pub view: &'a dyn FsView,
+    /// The sockets on it that are as good as itself.
+    pub daemons: &'a Daemons,
+    /// The rules of the policy, with those that this host adds: its controls, and other names of what is denied.
+    pub rules: Vec<Rule>,
+}
+
+/// The `config.json` of a run, for every runtime.
+///
+/// # Errors
+///
+/// The argument or variable that is not UTF-8.
+pub fn lower(run: &Run, identity: &Identity, host: Host<'_>) -> Result<Lowered, Refusal> {
+    let Host { view, daemons, rules } = host;
+    let rootless = identity.uid != 0;
+    let mut files = Files::new(view, Decider::of_rules(rules));
+    let links = files.top(rootless);
+    let mut masked = Vec::from(MASKED.map(str::to_owned));
+    masked.extend(sockets(&run.policy, daemons, identity.uid));
+    files.places();
+    files.note(&run.policy, rootless);
+    let mut mounts = files.mounts;
+    if let Some(place) = temporary(run, view) {
+        // Before what is granted below it.
+        let at = mounts.iter().position(|mount| below(mount, &place)).unwrap_or(mounts.len());
+        mounts.insert(at, tmpfs(&place, &["nosuid", "nodev", "mode=1777"]));
+    }
+    let made = [
+        json!({"destination": "/proc", "type": "proc", "source": "proc"}),
+        tmpfs("/dev", &["nosuid", "strictatime", "mode=755", "size=65536k"]),
+        json!({"destination": "/dev/pts", "type": "devpts", "source": "devpts",
+            "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]}),
+        tmpfs("/dev/shm", &["nosuid", "nodev", "mode=1777"]),
+    ];
+    mounts.extend(made);
+    masked.extend(files.masked);
+    let mut readonly = Vec::from(READ_ONLY.map(str::to_owned));
+    readonly.extend(files.readonly);
+    let mut namespaces = vec!["mount", "pid", "ipc"];
+    if !run.policy.network.allow_network {
+        namespaces.push("network");
+    }
+
+    let mut value = to_value(&host_root(run, identity)?)?;
+    if rootless {
+        namespaces.push("user");
+        let map = |own: u32| json!([{"containerID": 0, "hostID": own, "size": 1}]);
+        put(&mut value, "/linux/uidMappings", map(identity.uid));
+        put(&mut value, "/linux/gidMappings", map(identity.gid));
+        // Root of nothing but itself, which runc wants to find.
+        put(&mut value, USER, json!({"uid": 0, "gid": 0}));
+    } else {
+        put(&mut value, "/linux/resources/devices", json!([{"allow": false, "access": "rwm"}]));
+    }
+    let namespaces: Vec<Value> = namespaces.into_iter().map(|kind| json!({"type": kind})).collect();
+    put(&mut value, "/root", json!({"path": ROOTFS, "readonly": true}));
+    put(&mut value, "/mounts", json!(mounts));
+    put(&mut value, "/linux/namespaces", json!(namespaces));
+    put(&mut value, "/linux/maskedPaths", json!(masked));
+    put(&mut value, "/linux/readonlyPaths", json!(readonly));
+    // As a reader has it, so that both have the same sums.
+    let mut spec: Spec = serde_json::from_value(value).map_err(internal)?;
+    let sums = checksums(&take(&mut to_value(&spec)?, rootless))?;
+    let mut enforcement = Enforcement::of(run);
+    enforcement.container = Some(sums);
+    with_enforcement(&mut spec, &enforcement)?;
+    Ok(Lowered { document: to_value(&spec)?, links, notes: files.notes })
+}
+
+/// The host-root document that a container's stands for: without what makes it a container, which is as it was
+/// written.
+///
+/// # Errors
+///
+/// The field that is not; where it is another user's.
+pub fn raise(given: &Spec, sums: &Sums, identity: &Identity) -> Result<Spec, Refusal> {
+    let mut value = to_value(given)?;
+    let rootless = sums.contains_key(USER);
+    let taken = take(&mut value, rootless);
+    let owner = taken.get("/linux/uidMappings").and_then(|maps| maps.pointer("/0/hostID"));
+    if owner != rootless.then_some(&json!(identity.uid)) || rootless == (identity.uid == 0) {
+        let message = format!("the bundle was made for another user than {}", identity.uid);
+        return Err(Refusal::new("linux.uidMappings", message));
+    }
+    let found = checksums(&taken)?;
+    let changed = |key: &&String| found.get(*key) != sums.get(*key);
+    if let Some(key) = sums.keys().chain(found.keys()).find(changed) {
+        let key = key.trim_start_matches('/').replace('/', ".");
+        let annotation = super::spec::ENFORCEMENT;
+        let message = format!("can only be what `spec` wrote, beside the annotation {annotation}");
+        return Err(Refusal::new(key, message));
+    }
+    serde_json::from_value(value).map_err(internal)
+}
+
+/// Takes out the fields that make a container of it.
+fn take(value: &mut Value, rootless: bool) -> Map<String, Value> {
+    let mut taken = Map::new();
+    for pointer in FIELDS.into_iter().chain(rootless.then_some(USER)) {
+        let Some((parent, name)) = pointer.rsplit_once('/') else { continue };
+        let parent = value.pointer_mut(parent).and_then(Value::as_object_mut);
+        if let Some(field) = parent.and_then(|parent| parent.remove(name)) {
+            taken.insert(pointer.to_owned(), field);
+        }
+    }
+    taken
+}
+
+fn put(value: &mut Value, pointer: &str, field: Value) {
+    let mut at = value;
+    for name in pointer.split('/').skip(1) {
+        if at.is_null() {
+            *at = json!({});
+        }
+        at = &mut at[name];
+    }
+    *at = field;
+}
+
+/// A checksum of each field that makes a container, by its JSON pointer.
+pub(super) type Sums = BTreeMap<String, String>;
+
+/// FNV-1a of 64 bits. It finds what was changed by mistake: who may write the bundle may write the sums.
+fn checksums(taken: &Map<String, Value>) -> Result<Sums, Refusal> {
+    const START: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let mut sums = Sums::new();
+    for (pointer, field) in taken {
+        let text = serde_json::to_vec(field).map_err(internal)?;
+        let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(PRIME);
+        sums.insert(pointer.clone(), format!("{:016x}", text.iter().fold(START, step)));
+    }
+    Ok(sums)
+}
+
+/// What engines hide and close of procfs and sysfs.
+const MASKED: [&str; 10] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+];
+const READ_ONLY: [&str; 5] =
+    ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+fn tmpfs(place: &str, options: &[&str]) -> Value {
+    json!({"destination": place, "type": "tmpfs", "source": "tmpfs", "options": options})
+}
+
+fn bind(place: &str, writable: bool) -> Value {
+    // Without a word about writing, so that nothing is remounted: flags of the host's mount stay.
+    let options: &[&str] = if writable { &["rbind"] } else { &["rbind", "rro"] };
+    json!({"destination": place, "type": "bind", "source": place, "options": options})
+}
+
+fn below(mount: &Value, place: &str) -> bool {
+    mount["destination"]
+        .as_str()
+        .is_some_and(|path| path != place && is_within(path.as_bytes(), place.as_bytes()))
+}
+
+/// Where the run has its temporary files: a place of its own, unless something of the run lies in there.
+fn temporary(run: &Run, view: &dyn FsView) -> Option<String> {
+    let variable = run.env.iter().rev().find_map(|entry| entry.to_str()?.strip_prefix("TMPDIR="));
+    let place = variable.filter(|path| path.starts_with('/')).unwrap_or("/tmp");
+    let place = place.trim_end_matches('/');
+    let program = texts("process.args", &run.args[..1]).unwrap_or_default();
+    let needed = |path: &str| is_within(path.as_bytes(), place.as_bytes());
+    let rules = run.policy.rules.iter().filter(|rule| rule.effect == Effect::Allow);
+    let free = !place.is_empty()
+        && !place.split('/').any(|name| matches!(name, "." | ".."))
+        && !MADE.iter().any(|made| is_within(place.as_bytes(), made.as_bytes()))
+        && view.kind(place) == Kind::Dir
+        && !needed(&run.policy.cwd)
+        && !program.iter().any(|program| needed(program))
+        && !rules.into_iter().any(|rule| needed(rule.place()) || within_grant(rule, place));
+    free.then(|| place.to_owned())
+}
+
+fn within_grant(rule: &Rule, place: &str) -> bool {
+    rule.access == Access::Write && is_within(place.as_bytes(), rule.place().as_bytes())
+}
+
+/// The sockets that are as good as the host, but for those that the policy lists.
+fn sockets(policy: &ResolvedPolicy, daemons: &Daemons, user: u32) -> Vec<String> {
+    let listed = |place: &str| {
+        let rules = policy.network.allow_unix_sockets.iter();
+        rules.into_iter().any(|rule| is_within(rule.place().as_bytes(), place.as_bytes()))
+    };
+    let mut places = daemons.places(user);
+    places.retain(|place| !listed(place));
+    if policy.network.allow_network {
+        // The names of hosts are looked up there.
+        for place in &mut places {
+            if place == "/run/systemd" {
+                place.push_str("/private");
+            }
+        }
+    }
+    places
+}
+
+/// What may be done to a path, each more than the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Open {
+    Hidden,
+    Read,
+    Write,
+}
+
+/// Files, as mounts.
+struct Files<'a> {
+    view: &'a dyn FsView,
+    decider: Decider,
+    /// The paths that rules are about.
+    places: BTreeSet<String>,
+    /// What the mounts so far make of paths.
+    shown: BTreeMap<String, Open>,
+    mounts: Vec<Value>,
+    masked: Vec<String>,
+    readonly: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl<'a> Files<'a> {
+    fn new(view: &'a dyn FsView, decider: Decider) -> Files<'a> {
+        let about = |rule: &Rule| match &rule.pattern {
+            Pattern::Subtree(path) => Some(path.clone()),
+            _ => None,
+        };
+        Files {
+            view,
+            places: decider.rules().iter().filter_map(about).collect(),
+            decider,
+            shown: BTreeMap::new(),
+            mounts: Vec::new(),
+            masked: Vec::new(),
+            readonly: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn open(&self, path: &str) -> Open {
+        let may = |access| self.decider.decide(access, path.as_bytes()).is_allowed();
+        match (may(Access::Read), may(Access::Write)) {
+            (false, _) => Open::Hidden,
+            (true, false) => Open::Read,
+            (true, true) => Open::Write,
+        }
+    }
+
+    /// Shows the directories in `/`, and returns the links there.
+    fn top(&mut self, rootless: bool) -> Vec<(String, String)> {
+        let mut links = Vec::new();
+        let mut names = self.view.list("/", NAMES).unwrap_or_default();
+        names.sort_unstable();
+        for name in names {
+            let path = format!("/{name}");
+            match self.view.kind(&path) {
+                Kind::Symlink(target) => links.push((name, target)),
+                // Of a user namespace, nobody could pass what its one user cannot.
+                Kind::Dir if rootless && self.view.list(&path, MANY).is_none() => {}
+                Kind::Dir if !MADE.contains(&&*path) => {
+                    let open = self.open(&path);
+                    if open > Open::Hidden {
+                        self.mounts.push(bind(&path, open == Open::Write));
+                        self.shown.insert(path, open);
+                    }
+                }
+                _ => {}
+            }
+        }
+        links
+    }
+
+    /// What the mounts so far make of `path`.
+    fn around(&self, path: &str) -> Open {
+        let mut at = path;
+        loop {
+            if let Some(open) = self.shown.get(at) {
+                return *open;
+            }
+            match at.rsplit_once('/') {
+                Some((above, _)) if !above.is_empty() => at = above,
+                _ => return Open::Hidden,
+            }
+        }
+    }
+
+    /// Whether something below `path` is more open than it.
+    fn reopened(&self, path: &str, open: Open) -> bool {
+        let below = format!("{path}/");
+        let places = self.places.range(below.clone()..);
+        places.take_while(|place| place.starts_with(&below)).any(|place| self.open(place) > open)
+    }
+
+    /// Goes through the paths that rules are about, those above first.
+    fn places(&mut self) {
+        for path in self.places.clone() {
+            let open = self.open(&path);
+            if let Some(made) = MADE.iter().find(|made| is_within(path.as_bytes(), made.as_bytes()))
+            {
+                match open {
+                    Open::Hidden => self.masked.push(path),
+                    Open::Read => {}
+                    Open::Write => {
+                        let why = format!("not given: {made} is the container's own");
+                        self.tell(Access::Write, &path, &why);
+                    }
+                }
+                continue;
+            }
+            if path != "/" {
+                self.place(path, open);
+            }
+        }
+    }
+
+    fn place(&mut self, path: String, open: Open) {
+        let around = self.around(&path);
+        if around == open {
+            return;
+        }
+        let kind = self.view.kind(&path);
+        if kind == Kind::Absent && open < Open::Write && around == Open::Write {
+            let access = if open == Open::Hidden { Access::Read } else { Access::Write };
+            self.tell(access, &path, "not held if the run itself makes it: it does not exist yet");
+        }
+        match open {
+            _ if matches!(kind, Kind::Symlink(_) | Kind::SymlinkNotUtf8) => {
+                return self.tell(Access::Write, &path, "not held: a symbolic link");
+            }
+            Open::Hidden if kind == Kind::Dir && self.reopened(&path, open) => {
+                self.mounts.push(tmpfs(&path, &["nosuid", "nodev", "mode=755", "size=64k"]));
+            }
+            Open::Hidden => self.masked.push(path.clone()),
+            Open::Read
+                if around == Open::Write
+                    && (kind == Kind::Absent || !self.reopened(&path, open)) =>
+            {
+                self.readonly.push(path.clone());
+            }
+            _ if kind == Kind::Absent => {
+                return self.tell(Access::Write, &path, "not given: it does not exist yet");
+            }
+            open => self.mounts.push(bind(&path, open == Open::Write)),
+        }
+        self.shown.insert(path, open);
+    }
+
+    /// Adds a note about the rule that decides about `path`, if it is one of a policy.
+    fn tell(&mut self, access: Access, path: &str, what: &str) {
+        let verdict = self.decider.decide(access, path.as_bytes());
+        if let Some(rule) = verdict.rule().filter(|rule| !rule.origin.is_built_in()) {
+            self.notes.push(format!("{}: {:?}: {what}", rule.origin, rule.text));
+        }
+    }
+
+    /// Adds what no mount is about.
+    fn note(&mut self, policy: &ResolvedPolicy, rootless: bool) {
+        for rule in policy.rules.iter().filter(|rule| !rule.origin.is_built_in()) {
+            let what = match (&rule.pattern, rule.effect) {
+                (Pattern::Glob(_), Effect::Allow) => "not given: a glob",
+                (Pattern::Glob(_), Effect::Deny) => "not held: a glob",
+                (Pattern::Name(name), _) if self.around(name) == Open::Write => {
+                    "not held: the link on its way can be replaced"
+                }
+                _ => continue,
+            };
+            self.notes.push(format!("{}: {:?}: {what}", rule.origin, rule.text));
+        }
+        for linked in &policy.linked {
+            let path = &linked.path;
+            self.notes.push(format!("{}: {path:?}: not held under its other names", linked.origin));
+        }
+        let network = &policy.network;
+        let mut note = |key: &str, what: &str| self.notes.push(format!("network.{key}: {what}"));
+        if network.allow_network && network.denied_domains.as_ref().is_some_and(|d| !d.is_empty()) {
+            note("deniedDomains", "not held");
+        }
+        if !network.allow_network {
+            if network.allowed_domains.as_ref().is_some_and(|domains| !domains.is_empty()) {
+                note("allowedDomains", "not given: there is no network");
+            }
+            if network.proxy_ports().next().is_some() {
+                note("httpProxyPort, socksProxyPort", "not given: there is no network");
+            }
+        }
+        if !network.allow_all_unix_sockets.as_ref().is_some_and(|all| all.value) {
+            let what = "not held, but for those of well-known daemons";
+            note("allowUnixSockets", what);
+        }
+        let limits = &policy.limits;
+        if limits.time.is_some() {
+            self.notes.push("limits.time: not held".to_owned());
+        }
+        if rootless && (limits.memory.is_some() || limits.pids.is_some() || limits.cpu.is_some()) {
+            self.notes.push("limits: held where the user has a cgroup with controllers".to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::tests::{identity, run_of, tree};
+
+    fn lowered(json: &str, uid: u32) -> Lowered {
+        let mut view = tree();
+        view.dir("/proc").dir("/dev").dir("/usr").link("/bin", "usr/bin").dir("/repo/a/b");
+        let run = run_of(json);
+        let host =
+            Host { view: &view, daemons: &Daemons::default(), rules: run.policy.rules.clone() };
+        lower(&run, &Identity { uid, gid: uid, ..identity() }, host).unwrap()
+    }
+
+    /// The mounts of host directories, as `path` or, where it may be written, `path+`.
+    fn shown(lowered: &Lowered) -> Vec<String> {
+        let mounts = lowered.document["mounts"].as_array().unwrap().iter();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let shown = mounts.filter_map(|mount| match mount["type"].as_str() {
+            Some("bind") if mount["options"] == json!(["rbind"]) => {
+                Some(text(&mount["destination"]) + "+")
+            }
+            Some("bind") => Some(text(&mount["destination"])),
+            Some("tmpfs") => Some(text(&mount["destination"]) + "-"),
+            _ => None,
+        });
+        shown.filter(|path| !path.starts_with("/dev")).collect()
+    }
+
+    fn added(lowered: &Lowered, key: &str, usual: usize) -> Vec<Value> {
+        lowered.document["linux"][key].as_array().unwrap()[usual..].to_vec()
+    }
+
+    #[test]
+    fn the_deepest_rule_is_mounted_last() {
+        let policy = r#"{"filesystem": {
+            "allowWrite": [".", "/repo/a/b", "/nowhere"], "denyWrite": ["/repo/a", "/repo/file", "/repo/later"],
+            "denyRead": ["/data/u", "/home"], "allowRead": ["/data/u/.ssh"]}}"#;
+        let lowered = lowered(policy, 0);
+        assert_eq!(
+            shown(&lowered),
+            ["/data", "/repo+", "/usr", "/data/u-", "/data/u/.ssh", "/repo/a", "/repo/a/b+"]
+        );
+        let masked = added(&lowered, "maskedPaths", MASKED.len());
+        assert!(masked.contains(&json!("/run/docker.sock")), "{masked:?}");
+        assert!(!masked.contains(&json!("/home")), "nothing shows it: {masked:?}");
+        let readonly = added(&lowered, "readonlyPaths", READ_ONLY.len());
+        assert_eq!(readonly, [json!("/repo/file"), json!("/repo/later")]);
+        assert_eq!(lowered.links, [("bin".to_owned(), "usr/bin".to_owned())]);
+        let notes = lowered.notes.join("\n");
+        assert!(notes.contains("\"/nowhere\": not given: it does not exist"), "{notes}");
+        assert!(notes.contains("allowUnixSockets: not held"), "{notes}");
+    }
+
+    #[test]
+    fn namespaces_follow_the_network_and_the_user() {
+        let kinds = |json: &str, uid: u32| {
+            let document = lowered(json, uid).document;
+            let kinds = document["linux"]["namespaces"].as_array().unwrap().iter();
+            let kinds: Vec<_> = kinds.map(|kind| kind["type"].as_str().unwrap()).collect();
+            (kinds.join(" "), document["process"]["user"].clone())
+        };
+        let (root, user) = kinds("{}", 0);
+        assert_eq!((&*root, &user["additionalGids"]), ("mount pid ipc network", &json!([2, 10])));
+        let (open, _) = kinds(r#"{"network": {"allowNetwork": true}}"#, 0);
+        assert_eq!(open, "mount pid ipc");
+        let (user, ids) = kinds("{}", 7);
+        assert_eq!((&*user, &ids["uid"]), ("mount pid ipc network user", &json!(0)));
+    }
+}
