@@ -70,7 +70,7 @@ pub fn command(global: &GlobalArgs, command: ContainerCommand, line: &[OsString]
 }
 
 /// The same before the line is parsed, for commands that enter a container whatever else the line says: to
-/// parse it in both lives of the program would cost 0.05 ms. Who cannot be executed anew says so in [`go_on`].
+/// parse it in both lives of the program would cost 0.05 ms. Who cannot be executed anew says so later.
 #[cfg(target_os = "linux")]
 pub fn go_on_early(verb: &str, line: &[OsString]) {
     if matches!(verb, "create" | "exec") {
