@@ -5,6 +5,7 @@
 
 pub mod allocator;
 pub mod domain;
+pub mod helper;
 pub mod identity;
 pub mod ipc;
 pub mod memory;

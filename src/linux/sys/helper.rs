@@ -1,0 +1,74 @@
+//! A process of ours beside the launcher, made by fork(2).
+
+use super::{Errno, last_errno};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+/// A process that was made by [`fork`].
+pub struct Helper(i32);
+
+/// Starts a process that does `work` and ends with it, or with this process, whichever is first.
+///
+/// It has its own copy of this memory, so `work` may do what it likes.
+///
+/// # Errors
+///
+/// As fork(2); `EBUSY` in a process with threads: what they hold would stay held in the copy.
+pub fn fork(name: &std::ffi::CStr, work: impl FnOnce()) -> Result<Helper, Errno> {
+    let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if threads != 1 {
+        return Err(Errno::BUSY);
+    }
+    let parent = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: this is the only thread, so the copy is consistent. It goes no way back into the launcher:
+    // it ends with `work`, and a panic aborts.
+    unsafe {
+        match libc::fork() {
+            -1 => Err(last_errno()),
+            0 => {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                // A parent that died before is noticed here.
+                if libc::getppid() != parent {
+                    libc::_exit(0);
+                }
+                libc::setsid();
+                libc::prctl(libc::PR_SET_NAME, name.as_ptr());
+                libc::prctl(libc::PR_SET_DUMPABLE, 0);
+                work();
+                // Without the exit handlers that it has from the launcher.
+                libc::_exit(0)
+            }
+            pid => Ok(Helper(pid)),
+        }
+    }
+}
+
+impl Helper {
+    /// Its pid.
+    pub fn pid(&self) -> i32 {
+        self.0
+    }
+}
+
+/// Closes every descriptor but those in `keep`; standard input, output and error become `null`.
+///
+/// # Errors
+///
+/// As dup2(2) and close_range(2).
+pub fn close_others(null: BorrowedFd<'_>, keep: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut numbers: Vec<RawFd> = keep.iter().map(AsRawFd::as_raw_fd).collect();
+    numbers.extend([0, 1, 2, RawFd::MAX]);
+    numbers.sort_unstable();
+    for number in 0..3 {
+        // SAFETY: by value. These are nobody's property in this process.
+        super::check(i64::from(unsafe { libc::dup2(null.as_raw_fd(), number) }))?;
+    }
+    for pair in numbers.windows(2) {
+        let (from, to) = (pair[0] + 1, pair[1] - 1);
+        if from <= to {
+            // SAFETY: by value. What is closed here belongs to values of the launcher, which this
+            // process never comes back to.
+            super::check(unsafe { libc::syscall(libc::SYS_close_range, from, to, 0) })?;
+        }
+    }
+    Ok(())
+}
