@@ -1,4 +1,5 @@
-//! Loopback and the ports of proxies: what is open works as it does bare, and nothing else is reached.
+//! Loopback and the ports of proxies: what is open works as it does bare, and nothing else is reached. With a
+//! network namespace and without one; what only a namespace does is in `net_namespace`.
 #![cfg(target_os = "linux")]
 
 mod support;
@@ -11,7 +12,7 @@ use std::thread;
 use support::attack::{Attack, Stage, attacks};
 use support::have::have;
 use support::net::{outside_addresses, server};
-use support::{Bed, until_won};
+use support::{Bed, FORBIDDEN, until_won, without_namespaces};
 
 fn with(network: Value) -> Value {
     json!({"filesystem": {"allowWrite": ["{in}"]}, "network": network})
@@ -130,9 +131,11 @@ fn same_inside(list: &[&str], options: &[&str]) {
 
 #[test]
 fn loopback_works_as_it_does_bare() {
-    same_inside(OWN, &[]);
-    if have("loopback of IPv6", &["ipv6"]) {
-        same_inside(OWN_SIX, &[]);
+    for options in [&[][..], &[FORBIDDEN]] {
+        same_inside(OWN, options);
+        if have("loopback of IPv6", &["ipv6"]) {
+            same_inside(OWN_SIX, options);
+        }
     }
 }
 
@@ -190,7 +193,7 @@ const TWICE: &[&str] = &[
 
 #[test]
 fn a_socket_put_in_its_place_works_more_than_once() {
-    for options in [&[][..], &["refuse=pidfd_getfd"]] {
+    for options in [&[][..], &[FORBIDDEN], &["refuse=pidfd_getfd"]] {
         same_inside(TWICE, options);
     }
 }
@@ -272,9 +275,8 @@ fn any_address_is_bound_as_loopback() {
         }
         let ops: Vec<String> = ops.iter().map(|op| op.replace("{port}", &port)).collect();
         let ops: Vec<&str> = ops.iter().map(String::as_str).collect();
-        for (run, want) in
-            [(Bed::new(&[]).bare(&ops), bare), (Bed::new(&[]).boxed(&local(), &ops), boxed)]
-        {
+        let run = without_namespaces(|| Bed::new(&[]).boxed(&local(), &ops));
+        for (run, want) in [(Bed::new(&[]).bare(&ops), bare), (run, boxed)] {
             let name = run.last().strip_prefix("ok ").unwrap_or_default();
             let port = name.strip_prefix(want).and_then(|port| port.parse::<u16>().ok());
             assert!(port.is_some_and(|port| port > 0), "{ops:?}: {run:?}");
@@ -291,16 +293,23 @@ fn nothing_outside_of_loopback_is_reached() {
             ("{lo}", SocketAddr::new(LOOPBACK, server(LOOPBACK)).to_string()),
             ("{F}", if ip.is_ipv4() { "AF_INET" } else { "AF_INET6" }.to_owned()),
         ];
-        for policy in [local(), with(json!({"httpProxyPort": 1, "socksProxyPort": 2}))] {
+        let proxies =
+            json!({"httpProxyPort": server(LOOPBACK), "socksProxyPort": server(LOOPBACK)});
+        for policy in [local(), with(proxies)] {
             let stage =
                 Stage { policy, setup: &[], guarded: &["{out}"], target: "", words: &words };
             attacks(&stage, OUTWARD);
+            without_namespaces(|| attacks(&stage, OUTWARD));
         }
         let stage =
             Stage { policy: local(), setup: &[], guarded: &["{out}"], target: "", words: &words };
         attacks(&stage, AFTER_LOOPBACK);
+        without_namespaces(|| attacks(&stage, AFTER_LOOPBACK));
     }
 }
+
+/// Refused as a socket that cannot be made, or one in a network namespace without a way out.
+const NOWHERE: &str = "EACCES|ENETUNREACH";
 
 const OUTWARD: &[Attack] = &[
     at("connect", "do s=socket {F} SOCK_STREAM 0 ; connect $s in:{to} #"),
@@ -311,8 +320,8 @@ const OUTWARD: &[Attack] = &[
     at("bind", "do s=socket {F} SOCK_STREAM 0 ; bind $s in:{own} #"),
     at("fast open", "do s=socket {F} SOCK_STREAM 0 ; sendto $s bytes:x 1 MSG_FASTOPEN in:{to} #"),
     at("udp connect", "do s=socket {F} SOCK_DGRAM 0 ; connect $s in:{to} #"),
-    at("udp send", "do s=socket {F} SOCK_DGRAM 0 ; sendto $s bytes:x 1 0 in:{to} #"),
-    at("udp sendmsg", "do s=socket {F} SOCK_DGRAM 0 ; sendmsg $s in:{to} x"),
+    at("udp send", "do s=socket {F} SOCK_DGRAM 0 ; sendto $s bytes:x 1 0 in:{to} #").error(NOWHERE),
+    at("udp sendmsg", "do s=socket {F} SOCK_DGRAM 0 ; sendmsg $s in:{to} x").error(NOWHERE),
     at("udp bind", "do s=socket {F} SOCK_DGRAM 0 ; bind $s in:{own} #"),
     at("multipath tcp", "do s=socket {F} SOCK_STREAM IPPROTO_MPTCP ; connect $s in:{to} #")
         .needs(&["mptcp"]),
@@ -349,7 +358,8 @@ const AFTER_LOOPBACK: &[Attack] = &[
     at(
         "after loopback",
         "do s=socket AF_INET SOCK_STREAM 0 ; connect $s in:{lo} # ; connect $s family:0 16 ; s=socket {F} SOCK_STREAM 0 ; connect $s in:{to} #",
-    ),
+    )
+    .error("EACCES|ECONNREFUSED"),
     at(
         "fast open announced",
         "do s=socket {F} SOCK_STREAM 0 ; setsockopt $s IPPROTO_TCP TCP_FASTOPEN_CONNECT i:1 4 ; connect $s in:{to} #",
@@ -426,7 +436,7 @@ fn the_broker_and_a_race_for_the_address() {
         let won = |run: &support::Run| matches!(counts(run)[..], [_, (1..)]);
         let bare = until_won(|| Bed::new(&[]).bare(&[&op]), won);
         assert!(won(&bare), "the control never won: {bare:?}");
-        let run = Bed::new(&[]).boxed(&local(), &[&op]);
+        let run = without_namespaces(|| Bed::new(&[]).boxed(&local(), &[&op]));
         assert!(matches!(counts(&run)[..], [(1..), 0]), "{op}: {run:?}");
     }
 }
@@ -453,7 +463,7 @@ fn a_race_for_the_descriptor_listens_on_loopback() {
     };
     let bare = listens(&|| Bed::new(&[]).bare(&ops));
     assert_eq!(bare.as_deref(), Some("0.0.0.0"), "the control");
-    let boxed = listens(&|| Bed::new(&[]).boxed(&local(), &ops));
+    let boxed = listens(&|| without_namespaces(|| Bed::new(&[]).boxed(&local(), &ops)));
     assert_eq!(boxed.as_deref(), Some("127.0.0.1"));
 }
 

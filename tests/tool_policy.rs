@@ -89,6 +89,8 @@ fn what_is_wrong_with_it_refuses_the_run() {
         (r#"{"network":{"allowAllUnixSockets":true}}"#, "POLICY_NOT_TIGHTER"),
         (r#"{"network":{"allowLocalBinding":true}}"#, "POLICY_NOT_TIGHTER"),
         (r#"{"network":{"httpProxyPort":3128}}"#, "POLICY_NOT_TIGHTER"),
+        (r#"{"network":{"hostPorts":[3128]}}"#, "POLICY_NOT_TIGHTER"),
+        (r#"{"network":{"expose":[3128]}}"#, "POLICY_NOT_TIGHTER"),
     ];
     for (policy, code) in cases {
         let (run, names) = made(&bed, || {

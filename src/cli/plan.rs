@@ -57,9 +57,11 @@ mod linux {
     use super::super::{HostFiles, output};
     use super::{Error, Failure, PlanArgs, ResolvedPolicy};
     use crate::linux::cgroup::Cgroups;
-    use crate::linux::{host, launch};
+    use crate::linux::{host, launch, namespace};
     use crate::plan::controls::Guarded;
-    use crate::plan::{self, Holder, HostSupport, Layer, Plan, Shortfall, Writing};
+    use crate::plan::{
+        self, Holder, HostSupport, Layer, NamespaceSupport, Plan, Shortfall, Writing,
+    };
     use crate::policy::Origin;
 
     /// What a launch on this host would do, but for the run's own temporary directory. To be asked
@@ -71,7 +73,9 @@ mod linux {
     pub fn planned(mut policy: ResolvedPolicy) -> Result<(Plan, HostSupport), Failure> {
         // Made to see whether they can be, and removed on the spot.
         let limits = Cgroups::make(&policy.limits).support();
-        let support = HostSupport { limits, ..host::support() };
+        // This one too, and before the host is asked.
+        let (_, namespace) = namespace::for_policy(&policy.network);
+        let support = HostSupport { limits, namespace, ..host::support() };
         launch::add_mounts(&mut policy, support, Guarded::All)?;
         Ok((plan::plan(policy, None, &HostFiles, support), support))
     }
@@ -201,9 +205,19 @@ mod linux {
 
     fn text(report: &Report<'_>) -> String {
         let mut text = String::new();
-        let HostSupport { landlock_abi, nested, .. } = report.host;
+        let HostSupport { landlock_abi, nested, namespace, .. } = report.host;
         let inside = if nested { ", inside another sandbox" } else { "" };
         line(&mut text, format_args!("Landlock ABI {landlock_abi}{inside}"));
+        match namespace {
+            NamespaceSupport::Unasked => {}
+            NamespaceSupport::Available => {
+                line(&mut text, format_args!("sockets are in a network namespace of the run"));
+            }
+            NamespaceSupport::Refused(errno) => line(
+                &mut text,
+                format_args!("sockets are the host's: a network namespace is refused ({errno})"),
+            ),
+        }
         for held in &report.lines {
             let holder = held.held_by.map_or("nothing", Holder::name);
             let note = held.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Tries out what a run needs, each thing for real and in a process of its own.
 
 use super::cgroup::Cgroups;
+use super::namespace::Namespace;
 use super::sys::probe::{
     Child, End, copy_descriptor, install_and_send, may_signal, readable, receive_listener, umask,
     unshare,
@@ -281,6 +282,7 @@ fn answers_a_notification() -> Trial {
         broker: true,
         reads: true,
         network: true,
+        namespace: true,
         unix_sockets: true,
         identity: true,
         learn: false,
@@ -389,8 +391,13 @@ fn namespace(flags: UnshareFlags) -> Trial {
     works("can be made (no run needs it)")
 }
 
-/// With privileges, or with the ones that a user namespace gives.
+/// As a run makes one.
 fn network_namespace() -> Trial {
-    namespace(UnshareFlags::NEWNET)
-        .or_else(|_| namespace(UnshareFlags::NEWUSER | UnshareFlags::NEWNET))
+    let without = "without one, the broker keeps sockets on the host's loopback";
+    let (namespace, _) = Namespace::make().map_err(refused(without))?;
+    let socket = namespace.socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+    match socket.map_err(refused("a socket in it"))? {
+        socket if namespace.has(&socket) => works("a policy that opens part of loopback gets one"),
+        _ => Err(wrong("a socket is in another one")),
+    }
 }

@@ -92,6 +92,9 @@ pub fn ruleset(layer: &Layer, abi: u32) -> Result<OwnedFd, Failure> {
         ruleset = ruleset.scope(scopes)?;
     }
     let mut ruleset = ruleset.create()?;
+    for &port in layer.bound.iter().filter(|_| !tcp.is_empty()) {
+        ruleset = ruleset.add_rule(NetPort::new(port, AccessNet::BindTcp))?;
+    }
     if !tcp.is_empty() && !layer.ports.is_empty() {
         // Port 0: one that the kernel picks.
         ruleset = ruleset.add_rule(NetPort::new(0, AccessNet::BindTcp))?;

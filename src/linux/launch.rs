@@ -12,7 +12,7 @@ use super::sys::seccomp::Instruction;
 use super::sys::spawn::{self, CStrings, Launch, Step};
 use super::sys::{Errno, identity, probe, signals};
 use super::tmpdir::TemporaryDirectory;
-use super::{cgroup, host, inherited, landlock};
+use super::{cgroup, host, inherited, landlock, namespace};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
 use crate::learn::Notes;
@@ -115,7 +115,17 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     let temporary_path = temporary.as_ref().map(|temporary| temporary.0.path());
     // The cgroups too: they are removed when this is dropped, and with them what they hold.
     let ceilings = Ceilings::new(job.policy.limits.clone());
-    let support = HostSupport { limits: ceilings.support(), ..host::support() };
+    // Before the host is asked, for the same reason. Whoever can answer queries can allow any address,
+    // which is in no namespace but the host's.
+    let asked = job.traps.as_ref().filter(|_| !job.query_timeout.is_zero());
+    let answers = asked.and_then(TrapFd::answers);
+    let unbound = answers.is_some() || job.learn.is_some() || job.inside.is_some();
+    let (namespace, namespace_support) = match unbound {
+        true => Default::default(),
+        false => namespace::for_policy(&job.policy.network),
+    };
+    let support =
+        HostSupport { limits: ceilings.support(), namespace: namespace_support, ..host::support() };
     let env = with_temporary(job.env, temporary_path.as_deref());
     let mut policy = without_disks(job.policy);
     let which = if job.learn.is_some() { Guarded::Cgroups } else { Guarded::All };
@@ -130,17 +140,22 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     if own_pids {
         plan.in_own_pids();
     }
-    let queries = match &job.traps {
-        Some(traps) if plan.broker && !job.query_timeout.is_zero() => traps.answers(),
-        _ => None,
-    };
-    let queries = queries
+    let queries = answers
+        .filter(|_| plan.broker)
         .map(|socket| Queries::new(socket, job.query_timeout))
         .transpose()
         .map_err(|e| setup(Mechanism::Seccomp, "eventfd", e))?;
     if queries.is_some() {
         plan.answerable();
     }
+    if plan.broker && plan.network && job.inside.is_none() {
+        namespace::check_proxies(&plan.policy.network)?;
+    }
+    let (namespace, maker) = namespace.filter(|_| plan.namespace).unzip();
+    let network = match (&namespace, maker) {
+        (Some(namespace), Some(maker)) => namespace.serve(maker, &plan.policy.network)?,
+        _ => None,
+    };
     let learn = job.learn.is_some();
     let learner = job.learn.map(|learning| learner(learning, &mut plan, temporary_path.as_deref()));
     let learner = learner.transpose()?;
@@ -166,12 +181,14 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
         unix_sockets: plan.unix_sockets,
         identity: keep != 0,
         learn,
-        makes_sockets: plan.broker && !copies_descriptors(&inner),
+        makes_sockets: plan.broker && !plan.namespace && !copies_descriptors(&inner),
+        namespace: plan.namespace,
     };
     let broker = if plan.broker {
         let reporter = Arc::clone(&reporter);
         let mut config = config(&plan, &inherited, permitted, options, reporter, queries, learner);
         config.profile = job.inside.as_ref().is_some_and(|inside| inside.profile.is_some());
+        config.namespace = namespace;
         let broker = Broker::new(config).map_err(|e| setup(Mechanism::Seccomp, "/proc", e))?;
         Some(Arc::new(broker))
     } else {
@@ -251,6 +268,8 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
         Err(NotStarted::Setup(failure)) => Err(failure.into()),
         Err(NotStarted::Step(step, errno)) => Err(launch_failure(step, errno, &path)),
     };
+    // Nobody is left to be served, and it is a child, too.
+    drop(network);
     ending.end_all();
     if let Some(broker) = &broker {
         broker.clean_up();
@@ -460,6 +479,7 @@ fn config(
         kernel_read: plan.kernel_read.clone(),
         reads: plan.reads,
         endpoints: Endpoints::new(&plan.policy.network, crate::cli::resolve::daemons()),
+        namespace: None,
         linked: linked.collect(),
         inherited: inherited.iter().map(|(_, file)| *file).collect(),
         umask: umask.as_raw_mode(),

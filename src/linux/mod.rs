@@ -12,6 +12,7 @@ mod inherited;
 mod landlock;
 pub mod launch;
 mod limits;
+pub mod namespace;
 pub mod net;
 mod oom;
 mod supervise;

@@ -447,8 +447,9 @@ impl<'a> Files<'a> {
             if network.allowed_domains.as_ref().is_some_and(|domains| !domains.is_empty()) {
                 note("allowedDomains", "not given: there is no network");
             }
-            if network.proxy_ports().next().is_some() {
-                note("httpProxyPort, socksProxyPort", "not given: there is no network");
+            if network.host_ports().chain(&network.expose).next().is_some() {
+                let keys = "httpProxyPort, socksProxyPort, hostPorts, expose";
+                note(keys, "not given: there is no network");
             }
         }
         if !network.allow_all_unix_sockets.as_ref().is_some_and(|all| all.value) {

@@ -38,3 +38,4 @@ mod sys;
 pub mod traps;
 
 pub use error::{Context, Error, Result};
+pub use sys::net::loopback_up;

@@ -16,6 +16,8 @@ pub enum Holder {
     Broker,
     /// Landlock for what a whole subtree can be granted, the broker for the rest.
     LandlockAndBroker,
+    /// A network namespace, in which there is nothing else, and the broker for what is open in it.
+    NamespaceAndBroker,
     /// The seccomp filter.
     Seccomp,
     /// A cgroup of version 2.
@@ -33,6 +35,7 @@ impl Holder {
             Holder::Landlock => "Landlock",
             Holder::Broker => "the broker",
             Holder::LandlockAndBroker => "Landlock and broker",
+            Holder::NamespaceAndBroker => "namespace and broker",
             Holder::Seccomp => "seccomp",
             Holder::CgroupV2 => "cgroup v2",
             Holder::CgroupV1 => "cgroup v1",
@@ -56,8 +59,16 @@ pub struct Line {
 }
 
 /// The names of the shortfalls that can be accepted.
-pub const ACCEPTABLE: [&str; 7] =
-    ["signals", "nested", "proxy-port", "domains", "local-binding", "unix-sockets", "limits"];
+pub const ACCEPTABLE: [&str; 8] = [
+    "signals",
+    "nested",
+    "proxy-port",
+    "local-ports",
+    "domains",
+    "local-binding",
+    "unix-sockets",
+    "limits",
+];
 
 /// Something that no mechanism of this host holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -103,9 +114,11 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
     if host.nested && !network.allow_network {
         // Without a broker of ours, nobody looks at an address; Landlock refuses them all.
         let alone = "inside another run nothing is granted by this line: only a broker can";
-        let ports = [&network.http_proxy_port, &network.socks_proxy_port];
-        for port in ports.into_iter().flatten() {
+        for port in network.proxies() {
             add("proxy-port", alone, Some(&port.origin), true);
+        }
+        for port in network.host_ports.iter().chain(&network.expose) {
+            add("local-ports", alone, Some(&port.origin), true);
         }
         if let Some(local) = network.allow_local_binding.as_ref().filter(|local| local.value) {
             add("local-binding", alone, Some(&local.origin), true);
@@ -164,7 +177,9 @@ pub(super) fn lines(plan: &Plan, daemons: &Daemons) -> Vec<Line> {
     }
     // Without a broker, these are what the outer one says, or shortfalls.
     if plan.broker {
-        sockets(network, daemons, &mut add);
+        let fence =
+            if plan.namespace { Holder::NamespaceAndBroker } else { Holder::LandlockAndBroker };
+        sockets(network, daemons, fence, &mut add);
     }
     lines.extend(limits::lines(&plan.policy.limits, plan.host));
     lines
@@ -174,10 +189,11 @@ pub(super) fn lines(plan: &Plan, daemons: &Daemons) -> Vec<Line> {
 fn sockets(
     network: &Network,
     daemons: &Daemons,
+    fence: Holder,
     add: &mut impl FnMut(&Origin, &str, Holder, Option<&'static str>),
 ) {
-    let holder = if network.allow_network { Holder::Seccomp } else { Holder::LandlockAndBroker };
-    for port in [&network.http_proxy_port, &network.socks_proxy_port].into_iter().flatten() {
+    let holder = if network.allow_network { Holder::Seccomp } else { fence };
+    for port in network.host_ports().chain(&network.expose) {
         add(&port.origin, &port.typed(), holder, None);
     }
     if let Some(local) = &network.allow_local_binding {

@@ -28,6 +28,21 @@ pub struct HostSupport {
     pub nested: bool,
     /// What holds ceilings on the run.
     pub limits: LimitSupport,
+    /// Whether the run's sockets can be in a network namespace of their own.
+    pub namespace: NamespaceSupport,
+}
+
+/// Whether a network namespace can be had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NamespaceSupport {
+    /// Nothing depends on it: the network is open, or closed as a whole.
+    #[default]
+    Unasked,
+    /// It can.
+    Available,
+    /// It cannot; the error's name.
+    Refused(&'static str),
 }
 
 /// The oldest Landlock that a run needs: ABI 2 moves files between directories.
@@ -94,6 +109,8 @@ pub struct Layer {
     pub network: bool,
     /// Ports that may be connected to, from a port that the kernel picks.
     pub ports: Vec<u16>,
+    /// Ports that may be bound.
+    pub bound: Vec<u16>,
     /// Signals stay inside.
     pub signals: bool,
     /// Abstract sockets of processes outside cannot be reached.
@@ -119,6 +136,8 @@ pub struct Plan {
     pub reads: bool,
     /// The network is fenced.
     pub network: bool,
+    /// Internet sockets are made in a network namespace of the run's own.
+    pub namespace: bool,
     /// Unix sockets are fenced: which may be connected to, a list says.
     pub unix_sockets: bool,
     /// Subtrees that the kernel lets the target write.
@@ -191,7 +210,8 @@ pub fn plan(
         abstract_sockets: true,
         // Landlock knows ports and no addresses: where all of loopback is open, it can only stand aside.
         network: network && !local,
-        ports: if local { Vec::new() } else { policy.network.proxy_ports().collect() },
+        ports: if local { Vec::new() } else { connectable(&policy) },
+        bound: if local { Vec::new() } else { exposed(&policy) },
         grants: roots(&policy, temporary, view),
         ..Layer::default()
     };
@@ -207,6 +227,7 @@ pub fn plan(
         broker,
         reads,
         network,
+        namespace: broker && network && host.namespace == NamespaceSupport::Available,
         unix_sockets,
         kernel_write,
         kernel_read,
@@ -237,6 +258,7 @@ impl Plan {
         self.outer.grants = vec![grant("/", Writing::All)];
         self.outer.network = false;
         self.outer.ports = Vec::new();
+        self.outer.bound = Vec::new();
     }
 
     /// For a container with a pid namespace of its own, which keeps signals inside: programs that are executed
@@ -252,6 +274,16 @@ impl Plan {
     pub fn lines(&self, daemons: &Daemons) -> Vec<Line> {
         lines::lines(self, daemons)
     }
+}
+
+/// Ports of loopback that may be served.
+fn exposed(policy: &ResolvedPolicy) -> Vec<u16> {
+    policy.network.expose.iter().map(|port| port.value).collect()
+}
+
+/// Ports of loopback that may be connected to.
+fn connectable(policy: &ResolvedPolicy) -> Vec<u16> {
+    policy.network.host_ports().map(|port| port.value).chain(exposed(policy)).collect()
 }
 
 /// Whether writing `path` is allowed by a built-in rule alone.

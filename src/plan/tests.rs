@@ -5,6 +5,7 @@ const HOST: HostSupport = HostSupport {
     landlock_abi: 7,
     nested: false,
     limits: LimitSupport { memory: None, pids: None, cpu: None },
+    namespace: NamespaceSupport::Unasked,
 };
 
 fn tree() -> MemoryTree {

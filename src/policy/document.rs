@@ -85,6 +85,10 @@ pub struct NetworkDocument {
     pub http_proxy_port: Option<Located<u16>>,
     /// The port of a SOCKS proxy on the host's loopback.
     pub socks_proxy_port: Option<Located<u16>>,
+    /// Ports of the host's loopback that may be connected to.
+    pub host_ports: Vec<Located<u16>>,
+    /// Ports that the program may serve on the host's loopback.
+    pub expose: Vec<Located<u16>>,
     /// Whether loopback may be bound and connected to.
     pub allow_local_binding: Option<Located<bool>>,
     /// Unix sockets that may be connected to.

@@ -116,6 +116,7 @@ pub struct Endpoints {
     open_origin: Option<Origin>,
     local: Option<Located<bool>>,
     ports: Vec<Located<u16>>,
+    exposed: Vec<Located<u16>>,
     all_sockets: Option<Located<bool>>,
     sockets: Decider,
     daemons: Daemons,
@@ -124,12 +125,12 @@ pub struct Endpoints {
 impl Endpoints {
     /// For the section `network`; `daemons` are the sockets that nothing but their own path opens.
     pub fn new(network: &Network, daemons: Daemons) -> Endpoints {
-        let ports = [&network.http_proxy_port, &network.socks_proxy_port];
         Endpoints {
             open: network.allow_network,
             open_origin: network.allow_network_origin.clone(),
             local: network.allow_local_binding.clone(),
-            ports: ports.into_iter().flatten().cloned().collect(),
+            ports: network.host_ports().cloned().collect(),
+            exposed: network.expose.clone(),
             all_sockets: network.allow_all_unix_sockets.clone(),
             sockets: Decider::of_rules(network.allow_unix_sockets.clone()),
             daemons,
@@ -139,6 +140,11 @@ impl Endpoints {
     /// Whether every address may be used.
     pub fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// Whether all of loopback may be used.
+    pub fn is_local(&self) -> bool {
+        self.local.as_ref().is_some_and(|local| local.value)
     }
 
     /// The line that opens or closes the network as a whole, if one does.
@@ -160,15 +166,16 @@ impl Endpoints {
             return Passage::Closed(Closed::Network, self.network_line());
         }
         let local = self.local.as_ref().map(flag);
-        if self.local.as_ref().is_some_and(|local| local.value) {
+        if self.is_local() {
             return Passage::Open(local);
         }
-        match self.ports.iter().find(|known| known.value == port) {
-            Some(known) if using == Use::Connect => {
+        let connects = self.ports.iter().filter(|_| using == Use::Connect);
+        match connects.chain(&self.exposed).find(|known| known.value == port) {
+            Some(known) => {
                 let value = known.text.as_deref().map_or(Value::Port(known.value), Value::Text);
                 Passage::Open(Some(Line { origin: &known.origin, value }))
             }
-            _ => Passage::Closed(Closed::Loopback, local.or_else(|| self.network_line())),
+            None => Passage::Closed(Closed::Loopback, local.or_else(|| self.network_line())),
         }
     }
 
@@ -181,9 +188,9 @@ impl Endpoints {
         }
     }
 
-    /// The ports of loopback that are open although loopback is not.
+    /// The ports of loopback that may be connected to although loopback is not open.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
-        self.ports.iter().map(|port| port.value)
+        self.ports.iter().chain(&self.exposed).map(|port| port.value)
     }
 
     /// Decides about a Unix socket that the run did not bind, by its canonical path.
@@ -308,6 +315,7 @@ mod tests {
     fn loopback_opens_by_a_switch_or_a_port() {
         let local = r#"{"allowLocalBinding": true}"#;
         let proxy = r#"{"httpProxyPort": 3128, "socksProxyPort": 1080}"#;
+        let ports = r#"{"hostPorts": [5432], "expose": [80, 8080]}"#;
         for (network, using, address, port, expected) in [
             ("{}", Use::Connect, "127.0.0.1", 80, "!- Loopback"),
             ("{}", Use::Connect, "1.2.3.4", 80, "!- Network"),
@@ -326,6 +334,12 @@ mod tests {
             (proxy, Use::Connect, "10.0.0.1", 3128, "!- Network"),
             (proxy, Use::Bind, "127.0.0.1", 3128, "!- Loopback"),
             (r#"{"allowLocalBinding": false}"#, Use::Bind, "::1", 1, "!allowLocalBinding Loopback"),
+            (ports, Use::Connect, "127.0.0.1", 5432, "hostPorts[0]"),
+            (ports, Use::Bind, "127.0.0.1", 5432, "!- Loopback"),
+            (ports, Use::Bind, "0.0.0.0", 8080, "expose[1]"),
+            (ports, Use::Connect, "::1", 8080, "expose[1]"),
+            (ports, Use::Connect, "10.0.0.1", 8080, "!- Network"),
+            (ports, Use::Bind, "127.0.0.1", 0, "!- Loopback"),
         ] {
             let endpoints = endpoints(network);
             let passage = endpoints.internet(using, address.parse().unwrap(), port);

@@ -14,6 +14,7 @@ pub(crate) enum Slot<'a> {
     Services(&'a mut Vec<Located<String>>),
     Flag(&'a mut Option<Located<bool>>),
     Port(&'a mut Option<Located<u16>>),
+    Ports(&'a mut Vec<Located<u16>>),
     Amount(&'a mut Option<Located<u64>>, Unit),
     Container(&'a mut Option<Located<AppContainerMode>>),
 }
@@ -106,6 +107,8 @@ pub(crate) const KEYS: &[Key] = &[
     kept(NET, "deniedDomains", |d| Slot::Hosts(&mut d.network.denied_domains)),
     kept(NET, "httpProxyPort", |d| Slot::Port(&mut d.network.http_proxy_port)),
     kept(NET, "socksProxyPort", |d| Slot::Port(&mut d.network.socks_proxy_port)),
+    kept(NET, "hostPorts", |d| Slot::Ports(&mut d.network.host_ports)),
+    kept(NET, "expose", |d| Slot::Ports(&mut d.network.expose)),
     kept(NET, "allowLocalBinding", |d| Slot::Flag(&mut d.network.allow_local_binding)),
     kept(NET, "allowUnixSockets", |d| Slot::Paths(&mut d.network.allow_unix_sockets)),
     kept(NET, "allowAllUnixSockets", |d| Slot::Flag(&mut d.network.allow_all_unix_sockets)),

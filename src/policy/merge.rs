@@ -36,6 +36,8 @@ fn append(into: &mut Document, doc: Document) {
     extend(&mut a.denied_domains, b.denied_domains);
     replace(&mut a.http_proxy_port, b.http_proxy_port);
     replace(&mut a.socks_proxy_port, b.socks_proxy_port);
+    a.host_ports.extend(b.host_ports);
+    a.expose.extend(b.expose);
     replace(&mut a.allow_local_binding, b.allow_local_binding);
     a.allow_unix_sockets.extend(b.allow_unix_sockets);
     replace(&mut a.allow_all_unix_sockets, b.allow_all_unix_sockets);
@@ -72,6 +74,8 @@ fn deduplicate(policy: &mut Document) {
     for list in [&mut policy.network.allowed_domains, &mut policy.network.denied_domains] {
         unique(list.as_mut().unwrap_or(&mut Vec::new()));
     }
+    unique(&mut policy.network.host_ports);
+    unique(&mut policy.network.expose);
     unique(&mut policy.macos.allow_mach_lookup);
     let mut seen: HashSet<Ignored> = HashSet::new();
     policy.ignored.retain(|ignored| seen.insert(ignored.clone()));

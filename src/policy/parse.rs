@@ -116,6 +116,7 @@ impl Reader<'_> {
                         let value = self::port(&node, &at)?;
                         *port = Some(Located::new(value, at).typed_as(typed(&node)));
                     }
+                    Slot::Ports(list) => *list = ports(node, &origin)?,
                     Slot::Amount(amount, unit) => {
                         let value = self::amount(&node, &at, unit)?;
                         *amount = Some(Located::new(value, at).typed_as(typed(&node)));
@@ -299,6 +300,15 @@ fn port(node: &Node, origin: &Origin) -> Result<u16> {
         }
         ref other => Err(wrong_type(origin, "a port", other)),
     }
+}
+
+fn ports(node: Node, origin: &Origin) -> Result<Vec<Located<u16>>> {
+    let found = elements(node, origin, "a list of ports")?;
+    let located = |(node, origin): (Node, Origin)| {
+        let value = port(&node, &origin)?;
+        Ok(Located::new(value, origin).typed_as(typed(&node)))
+    };
+    found.into_iter().map(located).collect()
 }
 
 fn amount(node: &Node, origin: &Origin, unit: Unit) -> Result<u64> {

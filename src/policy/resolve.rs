@@ -139,6 +139,15 @@ impl Resolver<'_> {
         let before = self.out.rules.len();
         self.allow(Access::Write, &said.allow_unix_sockets)?;
         let sockets = self.out.rules.split_off(before);
+        let connected = [&said.http_proxy_port, &said.socks_proxy_port].into_iter().flatten();
+        let connected: Vec<_> = connected.chain(&said.host_ports).collect();
+        for port in &said.expose {
+            if let Some(other) = connected.iter().find(|other| other.value == port.value) {
+                let message =
+                    format!("{} is served elsewhere already: {}", port.value, other.origin.key);
+                return Err(PolicyError::at(error::PARSE_FAILED, &port.origin, message));
+            }
+        }
         self.out.network = Network {
             allow_network: said.allow_network.as_ref().is_some_and(|said| said.value),
             allow_network_origin: said.allow_network.as_ref().map(|said| said.origin.clone()),
@@ -146,6 +155,8 @@ impl Resolver<'_> {
             denied_domains: said.denied_domains.clone(),
             http_proxy_port: said.http_proxy_port.clone(),
             socks_proxy_port: said.socks_proxy_port.clone(),
+            host_ports: said.host_ports.clone(),
+            expose: said.expose.clone(),
             allow_local_binding: said.allow_local_binding.clone(),
             allow_unix_sockets: sockets,
             allow_all_unix_sockets: said.allow_all_unix_sockets.clone(),

@@ -64,6 +64,10 @@ pub struct Network {
     pub http_proxy_port: Option<Located<u16>>,
     /// The port of a SOCKS proxy on the host's loopback.
     pub socks_proxy_port: Option<Located<u16>>,
+    /// Ports of the host's loopback that may be connected to.
+    pub host_ports: Vec<Located<u16>>,
+    /// Ports that the program may serve on the host's loopback.
+    pub expose: Vec<Located<u16>>,
     /// Whether loopback may be bound and connected to; false by default.
     pub allow_local_binding: Option<Located<bool>>,
     /// Sockets that may be connected to: rules that allow writing, a directory with its subtree.
@@ -73,9 +77,21 @@ pub struct Network {
 }
 
 impl Network {
-    /// The ports of the proxies on the host's loopback.
-    pub fn proxy_ports(&self) -> impl Iterator<Item = u16> {
-        [&self.http_proxy_port, &self.socks_proxy_port].into_iter().flatten().map(|port| port.value)
+    /// Whether the network is closed, and something on loopback open.
+    pub fn opens_loopback(&self) -> bool {
+        let local = self.allow_local_binding.as_ref().is_some_and(|local| local.value);
+        let ports = self.host_ports().next().is_some() || !self.expose.is_empty();
+        !self.allow_network && (local || ports)
+    }
+
+    /// The ports of proxies, which are on the host's loopback, with the lines that say so.
+    pub fn proxies(&self) -> impl Iterator<Item = &Located<u16>> {
+        [&self.http_proxy_port, &self.socks_proxy_port].into_iter().flatten()
+    }
+
+    /// The ports of the host's loopback that may be connected to: those of proxies, and the others.
+    pub fn host_ports(&self) -> impl Iterator<Item = &Located<u16>> {
+        self.proxies().chain(&self.host_ports)
     }
 }
 

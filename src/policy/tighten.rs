@@ -148,6 +148,8 @@ fn network(base: Network, exe: Network) -> Result<Network, PolicyError> {
     }
     port(&out.http_proxy_port, exe.http_proxy_port)?;
     port(&out.socks_proxy_port, exe.socks_proxy_port)?;
+    listed(&mut out.host_ports, exe.host_ports)?;
+    listed(&mut out.expose, exe.expose)?;
     flag(&mut out.allow_local_binding, exe.allow_local_binding)?;
 
     let all = out.allow_all_unix_sockets.as_ref().is_some_and(|all| all.value);
@@ -210,6 +212,19 @@ fn least(base: &mut Option<Located<u64>>, exe: Option<Located<u64>>) {
     {
         *base = Some(own);
     }
+}
+
+/// Ports of a list can be named again, and the others go.
+fn listed(base: &mut Vec<Located<u16>>, exe: Vec<Located<u16>>) -> Result<(), PolicyError> {
+    if exe.is_empty() {
+        return Ok(());
+    }
+    let new = |own: &&Located<u16>| !base.iter().any(|held| held.value == own.value);
+    if let Some(own) = exe.iter().find(new) {
+        return Err(wider(&own.origin, &format!("port {}", own.value)));
+    }
+    *base = exe;
+    Ok(())
 }
 
 /// A list of grants: entries of the executable must be covered, and then replace the list.

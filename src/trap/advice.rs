@@ -140,7 +140,7 @@ impl Adviser {
                 .any(|origin| origin.is_attached()),
             own_sockets: network.allow_unix_sockets.iter().any(|rule| rule.origin.is_attached()),
             loopback: network.allow_local_binding.as_ref().is_some_and(|local| local.value)
-                || network.proxy_ports().next().is_some(),
+                || network.host_ports().chain(&network.expose).next().is_some(),
         }
     }
 

@@ -107,6 +107,8 @@ pub fn document() -> impl Strategy<Value = Value> {
             set("filesystem", "gitDir", flags[2].map(Value::from));
             set("windows", "allowLoopback", flags[3].map(Value::from));
             set("network", "httpProxyPort", numbers[0].map(Value::from));
+            set("network", "hostPorts", numbers[0].map(|port| json!([port, 7])));
+            set("network", "expose", numbers[1].map(|port| json!([port])));
             set("limits", "pids", numbers[1].map(Value::from));
             set("limits", "cpu", numbers[2].map(Value::from));
             set("ripgrep", "command", numbers[3].map(Value::from));

@@ -33,6 +33,9 @@ fn present(name: &str) -> bool {
                 && !Bed::new(&[]).bare(&["child int80 /dev/null 0 0"]).last().contains("killed")
         }
         "userns" => works(&["clone CLONE_NEWUSER"]),
+        "netns" => {
+            works(&["unshare CLONE_NEWNET"]) || works(&["unshare CLONE_NEWUSER|CLONE_NEWNET"])
+        }
         "xattr" => works(&["put {in}/x x", "setxattr \"{in}/x \"user.a bytes:v 1 0"]),
         "acl" => works(&[
             "setxattr \"{in} \"system.posix_acl_default i:1970329131941890,1970337721876479,1407392063423698,1970397851418623,1407516617474047,4294967295 44 0",

@@ -33,6 +33,7 @@ impl Task<'_> {
         let target = || address_to.to_string();
         let what = (Operation::Connect, Use::Connect);
         let fenced = !self.broker.endpoints.is_open();
+        let own = self.is_in_namespace(copy)?;
         // First, since no answer changes it.
         if fenced && let Some(answer) = self.refuse_protocol(copy, Operation::Connect, target)? {
             return Ok(answer);
@@ -41,7 +42,7 @@ impl Task<'_> {
             return Ok(answer);
         }
         self.may_act()?;
-        if fenced {
+        if fenced && !own {
             // As the kernel answers, for TCP.
             match socket_domain(copy)? {
                 AddressFamily::INET6 if address.bytes().len() < 24 => return Err(Errno::INVAL),
@@ -72,8 +73,9 @@ impl Task<'_> {
         if let Some(answer) = self.refused_endpoint(what, passage, target, b"") {
             return Ok(answer);
         }
+        let own = self.is_in_namespace(copy)?;
         self.may_act()?;
-        if reach(to) == Reach::Unspecified {
+        if reach(to) == Reach::Unspecified && !own {
             // Every address of this host, as far as this run goes, is loopback.
             let any = loopback_of(copy, to.is_ipv6())?;
             return Ok(rustix::net::bind(copy, &SocketAddr::new(any, port)).into());
@@ -83,6 +85,10 @@ impl Task<'_> {
 
     pub(super) fn listen_internet(&self, copy: &OwnedFd) -> Result<Answer, Errno> {
         let own = name_of(copy)?;
+        if self.is_in_namespace(copy)? {
+            let passage = self.broker.endpoints.internet(Use::Bind, own.ip(), own.port());
+            return self.listen_if(passage, copy, own);
+        }
         // Bound elsewhere: because an answer said so, or by whoever gave it to the run.
         if reach(own.ip()) == Reach::Outside {
             let passage = self.broker.endpoints.internet(Use::Bind, own.ip(), own.port());
@@ -131,15 +137,31 @@ impl Task<'_> {
         Ok(listen(copy, self.int(1)).into())
     }
 
+    /// Whether `socket` is in the run's own network namespace, where there is nothing else to be reached.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES` for one that was given to a run which has such a namespace: an address means something else
+    /// to it.
+    fn is_in_namespace(&self, socket: &OwnedFd) -> Result<bool, Errno> {
+        match &self.broker.namespace {
+            None => Ok(false),
+            Some(namespace) if namespace.has(socket) => Ok(true),
+            Some(_) => Err(Errno::ACCESS),
+        }
+    }
+
     /// Refuses every protocol but TCP: no other one is held to an address. Such a socket cannot be made
-    /// inside, but may have been given to the run.
+    /// inside, but for UDP in a network namespace, and may have been given to the run.
     fn refuse_protocol(
         &self,
         copy: &OwnedFd,
         operation: Operation,
         target: impl FnOnce() -> String,
     ) -> Result<Option<Answer>, Errno> {
-        if socket_protocol(copy)? == Some(ipproto::TCP) {
+        let protocol = socket_protocol(copy)?;
+        let namespace = self.broker.namespace.is_some();
+        if protocol == Some(ipproto::TCP) || namespace && protocol == Some(ipproto::UDP) {
             return Ok(None);
         }
         let line = self.broker.endpoints.network_line();

@@ -37,6 +37,7 @@ mod text;
 mod unix;
 
 use super::filter::Options;
+use super::namespace::Namespace;
 use super::sys::identity::Identity;
 use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Effect, Endpoints, Reason, Rule, Verdict};
@@ -107,6 +108,8 @@ pub struct Config {
     pub reads: bool,
     /// What the policy means for addresses and sockets.
     pub endpoints: Endpoints,
+    /// Where internet sockets are made, if the run has a network namespace.
+    pub namespace: Option<Namespace>,
     /// Denied files with more than one name, by device and inode.
     pub linked: Vec<(u64, u64, Access, Rule)>,
     /// Inherited descriptors by device and inode: what Landlock grants on them.
@@ -136,6 +139,7 @@ pub struct Run {
     kernel_read: Held,
     reads: bool,
     endpoints: Endpoints,
+    namespace: Option<Namespace>,
     /// The sockets that were as good as the host at the launch, by device and inode.
     daemons: HashSet<(u64, u64)>,
     linked: HashMap<(u64, u64, Access), Rule>,
@@ -226,6 +230,7 @@ impl Broker {
             decider: config.decider,
             reads: config.reads,
             endpoints,
+            namespace: config.namespace,
             daemons,
             linked: linked.collect(),
             root: open("/")?,

@@ -90,6 +90,9 @@ impl Task<'_> {
     /// socket(2). Where the broker can copy no socket, it makes those that connect and listen, and keeps a
     /// copy; else the filter notifies only what is refused.
     pub(super) fn socket(&self) -> Result<Answer, Errno> {
+        if let Some(answer) = self.socket_in_namespace()? {
+            return Ok(answer);
+        }
         if !allows_socket(self.broker.options, [0, 1, 2, 3, 4, 5].map(|at| self.call.arg(at))) {
             return self.refuse_socket();
         }
@@ -100,6 +103,25 @@ impl Task<'_> {
         let fd = socket_with(family, kind, flags | SocketFlags::CLOEXEC, protocol)?;
         self.broker.kept.made(&fd)?;
         Ok(Answer::Descriptor(fd, flags.contains(SocketFlags::CLOEXEC)))
+    }
+
+    /// A socket in the run's network namespace, if it has one and this is of a kind that is made there.
+    fn socket_in_namespace(&self) -> Result<Option<Answer>, Errno> {
+        let (family, kind) = (self.int(0), self.int(1));
+        let Some(namespace) = &self.broker.namespace else { return Ok(None) };
+        if !matches!(family, libc::AF_INET | libc::AF_INET6) {
+            return Ok(None);
+        }
+        let udp = self.broker.endpoints.is_local();
+        let protocol = match (kind & TYPE as i32, self.int(2)) {
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => libc::IPPROTO_TCP,
+            // In there it goes nowhere else, wherever a datagram says that it goes.
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) if udp => libc::IPPROTO_UDP,
+            _ => return Ok(None),
+        };
+        self.may_act()?;
+        let socket = namespace.socket(family, kind, protocol)?;
+        Ok(Some(Answer::Descriptor(socket, kind & libc::SOCK_CLOEXEC != 0)))
     }
 
     /// Refuses socket(2) and socketpair(2).
@@ -121,9 +143,9 @@ impl Task<'_> {
             libc::SOCK_SEQPACKET => "seqpacket".to_owned(),
             other => format!("type {other}"),
         };
+        let internet = matches!(family, libc::AF_INET | libc::AF_INET6);
         let target = format!("{family_name} {kind_name} socket");
         let (adviser, endpoints) = (&self.broker.adviser, &self.broker.endpoints);
-        let internet = matches!(family, libc::AF_INET | libc::AF_INET6);
         let line = endpoints.network_line().filter(|_| internet);
         let grant = match family {
             libc::AF_UNIX => adviser.unix_datagrams().map_err(|obstacle| obstacle.why()),

@@ -197,7 +197,11 @@ impl Task<'_> {
                 }
                 Ok(Socket { fd, whose: Whose::Copy })
             }
-            Err(Errno::PERM | Errno::NOSYS) => self.substitute(done),
+            // In the run's network namespace another one would have to be told from the target's, and where
+            // none can be copied, there is no such namespace.
+            Err(Errno::PERM | Errno::NOSYS) if self.broker.namespace.is_none() => {
+                self.substitute(done)
+            }
             Err(errno) => Err(errno),
         }
     }

@@ -24,6 +24,8 @@ pub struct Options {
     pub reads: bool,
     /// The network is fenced.
     pub network: bool,
+    /// Internet sockets are made by the broker, in a network namespace.
+    pub namespace: bool,
     /// Pathname sockets are fenced.
     pub unix_sockets: bool,
     /// The target may change its user, groups or capabilities, which the broker then must follow.

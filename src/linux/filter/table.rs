@@ -99,7 +99,46 @@ fn descriptors(options: Options, list: &mut Vec<Decision>) {
     for forbidden in [b'f', 0x94, b'X', b'v', 0xf5, b'K', b'r', 0xbc, b'o', b'n', 0x97, 0xcf] {
         cases.push((letter(forbidden), PERM));
     }
+    if options.namespace {
+        cases.extend(network_devices());
+    }
     list.push(Decision { nr: libc::SYS_ioctl, cases, otherwise: Action::Allow });
+}
+
+/// ioctl(2) requests on network devices, netdevice(7): those that change nothing.
+///
+/// Who owns a user namespace has all capabilities over the network namespaces in it, outside of it too: an
+/// ordinary user over the one of a run. Little could be done in there, and by much code of the kernel.
+fn network_devices() -> Vec<(Test, Action)> {
+    let is = |value| Test::Is(1, u32::MAX, value);
+    // Owners, the mark of out-of-band data and time stamps; names, lists, flags, addresses, metric, MTU,
+    // hardware address, index, queue length, map.
+    let reads = (0x8901..=0x8907).chain([
+        0x8910, 0x8912, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, 0x8927, 0x8933,
+        0x8942, 0x8970,
+    ]);
+    let mut cases: Vec<_> = reads.map(|request| (is(request), Action::Allow)).collect();
+    // Sockets and wireless devices.
+    cases.extend([0x8900, 0x8b00].map(|letter| (Test::Is(1, 0xff00, letter), PERM)));
+    cases
+}
+
+/// Options of the level IP and IPv6 for who has capabilities over the socket's network namespace, see
+/// [`network_devices`]: policies of IPsec, tables of packet filters, bridges and virtual servers.
+fn privileged_options(refused: Action) -> Vec<(Test, Action)> {
+    const FOUR: u32 = libc::IPPROTO_IP as u32;
+    const SIX: u32 = libc::IPPROTO_IPV6 as u32;
+    let mut cases = Vec::new();
+    for (level, option) in
+        [(FOUR, 16), (FOUR, 17), (SIX, 34), (SIX, 35), (FOUR, 64), (FOUR, 65), (SIX, 64), (SIX, 65)]
+    {
+        cases.push((Test::Pair((1, level), (2, option)), refused));
+    }
+    // ARP tables, bridge tables; IPVS_SO_SET_*.
+    for (mask, value) in [(!3, 96), (!3, 128), (!0xff, 0x400)] {
+        cases.push((Test::Is(2, mask, value), refused));
+    }
+    cases
 }
 
 /// `MSG_FASTOPEN` connects from a send, which no connect rule sees.
@@ -139,7 +178,7 @@ fn sockets(options: Options, list: &mut Vec<Decision>) {
         list.push(Decision { nr: libc::SYS_sendto, cases, otherwise: Action::Notify });
     }
     if options.network {
-        socket_options(list);
+        socket_options(options, list);
     }
     // A datagram socket sends to any address in sendmsg(2), which is never notified.
     let datagrams = if options.unix_sockets || options.learn { refused } else { Action::Allow };
@@ -159,11 +198,16 @@ fn sockets(options: Options, list: &mut Vec<Decision>) {
 }
 
 /// Options that send packets, or send them another way than the address says.
-fn socket_options(list: &mut Vec<Decision>) {
+fn socket_options(options: Options, list: &mut Vec<Decision>) {
     const SOL_SOCKET: u32 = libc::SOL_SOCKET as u32;
     const SOL_TCP: u32 = libc::IPPROTO_TCP as u32;
     let refused = Action::Errno(libc::EACCES);
-    let mut cases = vec![(Test::Is(1, u32::MAX, SOL_TCP), Action::Allow)];
+    let mut cases = Vec::new();
+    if options.namespace {
+        const TCP_REPAIR: u32 = 19;
+        cases.push((Test::Pair((1, SOL_TCP), (2, TCP_REPAIR)), refused));
+    }
+    cases.push((Test::Is(1, u32::MAX, SOL_TCP), Action::Allow));
     // Sends through one interface, whatever the address.
     for option in [libc::SO_BINDTODEVICE, libc::SO_BINDTOIFINDEX] {
         cases.push((Test::Pair((1, SOL_SOCKET), (2, option as u32)), refused));
@@ -176,6 +220,14 @@ fn socket_options(list: &mut Vec<Decision>) {
     // MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP, MCAST_MSFILTER.
     for option in [4, 6, 32, 50, 54, 55, 57, 59, 76, 20, 27, 35, 39, 41, 42, 46, 48] {
         cases.push((Test::Is(2, u32::MAX, option), refused));
+    }
+    if options.namespace {
+        cases.extend(privileged_options(refused));
+        let cases = [(Test::Is(1, u32::MAX, SOL_SOCKET), Action::Allow)]
+            .into_iter()
+            .chain(privileged_options(refused))
+            .collect();
+        list.push(Decision { nr: libc::SYS_getsockopt, cases, otherwise: Action::Allow });
     }
     list.push(Decision { nr: libc::SYS_setsockopt, cases, otherwise: Action::Allow });
 }
@@ -193,8 +245,9 @@ fn socket_cases(options: Options, refused: Action) -> Vec<(Test, Action)> {
     let netlink = 1 << libc::AF_NETLINK;
     let mut cases = vec![(Test::NotIn(0, u32::MAX, unix | internet | netlink), refused)];
     if options.network {
-        if !options.broker {
-            // Landlock sees no port that listen(2) takes by itself, and nobody else looks.
+        if !options.broker || options.namespace {
+            // The broker makes it. Without one, Landlock sees no port that listen(2) takes by itself, and
+            // nobody else looks.
             cases.push((Test::In(0, u32::MAX, internet), refused));
         }
         // 0 is TCP for a stream; MPTCP, SCTP and the rest are not TCP to Landlock.

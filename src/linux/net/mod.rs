@@ -8,6 +8,7 @@
 //! Whatever ends it closes every connection, and no new one is accepted: the program is left without.
 
 mod confine;
+mod relay;
 mod serve;
 
 use super::sys::{Errno, helper};
@@ -15,14 +16,16 @@ use crate::cli::error::Failure;
 use crate::trap::Code;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// What is done with what arrives on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A listening TCP socket: each connection is joined with one to this address, whatever goes over it.
-    Relay(SocketAddr),
+    /// A listening TCP socket: each connection is joined with one to this port of the host's loopback,
+    /// whatever goes over it.
+    Host(u16),
+    /// The same with this port of loopback in the run's network namespace.
+    Run(u16),
 }
 
 /// A socket to serve.
@@ -42,12 +45,13 @@ pub struct Network {
 }
 
 impl Network {
-    /// Starts the helper, to be called while this process has one thread and is not restricted.
+    /// Starts the helper, to be called while this process has one thread and is not restricted. `maker` makes
+    /// sockets in the run's network namespace, see [`Namespace::make`](super::namespace::Namespace::make).
     ///
     /// # Errors
     ///
     /// `SANDBOX_SETUP_FAILED`, as socketpair(2) and fork(2).
-    pub fn start(offers: Vec<Offer>) -> Result<Network, Failure> {
+    pub fn start(offers: Vec<Offer>, maker: Option<OwnedFd>) -> Result<Network, Failure> {
         let failed = |what: &str, errno: Errno| {
             let text = format!("the network helper: {what}: {}", io::Error::from(errno));
             Failure::new(Code::SandboxSetupFailed, text)
@@ -56,10 +60,12 @@ impl Network {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(|errno| failed("socketpair", errno))?;
         let work = || {
-            let keep: Vec<_> = offers.iter().map(|offer| offer.socket.as_fd()).collect();
+            let sockets = offers.iter().map(|offer| offer.socket.as_fd());
+            let others = [Some(theirs.as_fd()), maker.as_ref().map(AsFd::as_fd)];
+            let keep: Vec<_> = sockets.chain(others.into_iter().flatten()).collect();
             // Whatever fails, nothing is served then.
-            if confine::confine(&[&keep[..], &[theirs.as_fd()]].concat()).is_ok() {
-                let _ = serve::serve(offers, theirs);
+            if confine::confine(&keep).is_ok() {
+                let _ = serve::serve(offers, maker, theirs);
             }
         };
         let helper = helper::fork(c"network", work).map_err(|errno| failed("fork", errno))?;

@@ -1,28 +1,41 @@
 //! The helper's loop: one thread that serves all sockets.
 
-use super::{Offer, Role};
+use super::{Offer, Role, relay};
+use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
 /// How long nothing is accepted after that failed: for want of descriptors or memory, mostly.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Serves `offers` until the other end of `control` closes.
+/// Serves `offers` until the other end of `control` closes; `maker` makes sockets in the run's network
+/// namespace.
 ///
 /// # Errors
 ///
 /// As epoll_create(2) and its like.
-pub fn serve(offers: Vec<Offer>, control: OwnedFd) -> io::Result<()> {
+pub fn serve(offers: Vec<Offer>, maker: Option<OwnedFd>, control: OwnedFd) -> io::Result<()> {
+    let maker = maker.map(Arc::new);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         for Offer { socket, role } in offers {
             match role {
-                Role::Relay(to) => {
+                Role::Host(port) => {
                     let listener = listener(socket)?;
-                    tokio::spawn(accept(listener, move |stream, _| relay(stream, to)));
+                    tokio::spawn(accept(listener, move |stream, _| relay::to_host(stream, port)));
+                }
+                Role::Run(port) => {
+                    let listener = listener(socket)?;
+                    let maker = maker.clone().ok_or(io::ErrorKind::InvalidInput)?;
+                    tokio::spawn(accept(listener, move |stream, _| {
+                        let maker = Arc::clone(&maker);
+                        async move { relay::to_run(stream, port, maker.as_fd()).await }
+                    }));
                 }
             }
         }
@@ -30,6 +43,16 @@ pub fn serve(offers: Vec<Offer>, control: OwnedFd) -> io::Result<()> {
         let control = std::os::unix::net::UnixStream::from(control);
         until_closed(UnixStream::from_std(control)?).await
     })
+}
+
+/// The connections that are served now.
+static SERVED: AtomicUsize = AtomicUsize::new(0);
+
+/// How many there may be: each has two descriptors, and another two while something moves.
+fn most() -> usize {
+    const OTHERS: u64 = 192;
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(files.saturating_sub(OTHERS) / 2).unwrap_or(usize::MAX).max(1)
 }
 
 /// A listening socket, as tokio has it.
@@ -46,22 +69,20 @@ where
 {
     loop {
         match listener.accept().await {
+            // Rather than to let it hang in the queue.
+            Ok((stream, _)) if SERVED.load(Ordering::Relaxed) >= most() => relay::reset(&stream),
             Ok((stream, from)) => {
                 let served = serve(stream, from);
+                SERVED.fetch_add(1, Ordering::Relaxed);
                 tokio::spawn(async move {
                     // Either end has seen what went wrong.
                     let _ = served.await;
+                    SERVED.fetch_sub(1, Ordering::Relaxed);
                 });
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
-}
-
-/// Joins `inner` with a connection to `to`.
-async fn relay(mut inner: TcpStream, to: SocketAddr) -> io::Result<()> {
-    let mut outer = TcpStream::connect(to).await?;
-    tokio::io::copy_bidirectional(&mut inner, &mut outer).await.map(|_| ())
 }
 
 /// Reads what the launcher says until it is gone.

@@ -201,24 +201,30 @@ fn refuses_signal(pid: i32) -> bool {
     pid > 1 && unsafe { libc::kill(pid, 0) } != 0 && last_errno() == Errno::PERM
 }
 
+/// Closes every descriptor of a process that has its own table, but for two above the first three.
+pub(super) fn close_all_but(one: RawFd, other: RawFd) {
+    let (low, high) = (one.min(other), one.max(other));
+    for (from, to) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
+        if from <= to {
+            // SAFETY: by value, on a table that nobody else uses; it does not fail.
+            unsafe { libc::syscall(libc::SYS_close_range, from, to, 0) };
+        }
+    }
+}
+
 extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
     // SAFETY: `start_watcher` leaked this for us.
     let watch = unsafe { &*argument.cast::<Watch>() };
     let directory = watch.place.as_ref().map_or(watch.pipe, |(directory, _)| *directory);
-    let (low, high) = (watch.pipe.min(directory), watch.pipe.max(directory));
     // SAFETY: system calls by value and on a string; none of them fails, so none writes the errno that is
-    // shared with the launcher's thread. Descriptors 0 to 2 are open, so `low` is above them.
+    // shared with the launcher's thread.
     unsafe {
         libc::setsid();
         // Who kills the launcher by name does not mean this one.
         libc::prctl(libc::PR_SET_NAME, c"watcher".as_ptr());
-        // The write end of the pipe is among these, or there would be no end of file.
-        for (from, to) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
-            if from <= to {
-                libc::syscall(libc::SYS_close_range, from, to, 0);
-            }
-        }
     }
+    // The write end of the pipe is among these, or there would be no end of file.
+    close_all_but(watch.pipe, directory);
     // SAFETY: nobody closes them in this process's table.
     let (pipe, directory) =
         unsafe { (BorrowedFd::borrow_raw(watch.pipe), BorrowedFd::borrow_raw(directory)) };

@@ -9,6 +9,7 @@ pub mod helper;
 pub mod identity;
 pub mod ipc;
 pub mod memory;
+pub mod netns;
 pub mod probe;
 pub mod seccomp;
 pub mod signals;

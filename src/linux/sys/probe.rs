@@ -166,6 +166,19 @@ pub fn copy_descriptor(pid: i32, fd: &impl AsRawFd) -> Result<(), Errno> {
     pidfd_getfd(pidfd, fd.as_raw_fd(), PidfdGetfdFlags::empty()).map(drop)
 }
 
+/// Whether pidfd_getfd(2) is there to be used, asked without another process.
+///
+/// # Errors
+///
+/// `EPERM` or `ENOSYS` where it is not.
+pub fn may_copy_descriptors() -> Result<(), Errno> {
+    // SAFETY: by value.
+    match super::check(unsafe { libc::syscall(libc::SYS_pidfd_getfd, -1, -1, 0) }) {
+        Err(Errno::BADF) => Ok(()),
+        result => result.map(|_| ()),
+    }
+}
+
 /// Moves the calling process into new namespaces; for a child that does nothing else.
 ///
 /// # Errors

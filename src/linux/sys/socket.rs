@@ -42,6 +42,29 @@ pub fn bind_without_port(socket: &OwnedFd) -> Result<(), Errno> {
     .map(|_| ())
 }
 
+/// The number that the network namespace of `socket` has for as long as the kernel runs
+/// (`SO_NETNS_COOKIE`, Linux 5.14).
+///
+/// # Errors
+///
+/// As getsockopt(2).
+pub fn namespace_cookie(socket: &OwnedFd) -> Result<u64, Errno> {
+    const SO_NETNS_COOKIE: libc::c_int = 71;
+    let mut cookie = 0u64;
+    let mut length = size_of_val(&cookie) as libc::socklen_t;
+    // SAFETY: `cookie` has room for `length` bytes.
+    check(i64::from(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    }))
+    .map(|_| cookie)
+}
+
 fn with_address(call: libc::c_long, socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
     // SAFETY: the kernel copies `address.len()` bytes and parses them itself.
     check(unsafe {

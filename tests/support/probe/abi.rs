@@ -46,13 +46,24 @@ pub fn x32(mut call: Call) -> Outcome {
     call.make().map(|_| String::new())
 }
 
-/// Makes the system call `name` fail with EPERM, here and in all that comes after.
-pub fn refuse(name: &str) {
+/// Makes a system call fail with EPERM, here and in all that comes after: `NAME`, or `NAME:BITS` where its
+/// first argument has one of these bits.
+pub fn refuse(text: &str) {
+    let (name, bits) = text.split_once(':').unwrap_or((text, ""));
     let number = crate::table::number(name).unwrap_or_else(|| fail("no such call"));
     let step = |code, jt, k| libc::sock_filter { code, jt, jf: 0, k };
+    let wanted = match bits {
+        "" => step(0x05, 0, 0),
+        bits => {
+            let bits = crate::args::number(bits, &crate::Vars::new()) as u32;
+            libc::sock_filter { code: 0x45, jt: 0, jf: 1, k: bits }
+        }
+    };
     let program = [
         step(0x20, 0, 0),                                                 // load the number
-        libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: number as u32 }, // is it this one?
+        libc::sock_filter { code: 0x15, jt: 0, jf: 3, k: number as u32 }, // is it this one?
+        step(0x20, 0, 16),                                                // load the first argument
+        wanted,                                                           // has it these bits?
         step(0x06, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
         step(0x06, 0, libc::SECCOMP_RET_ALLOW),
     ];

@@ -10,9 +10,9 @@
 //! | `tty=PATH` | new session, PATH its controlling terminal and descriptors 0, 1 and 2 |
 //! | `group` | new process group |
 //! | `cwd=PATH`, `umask=N`, `uid=N` | as they say; uid sets uid and gid and drops groups |
-//! | `rlimit=NAME:N` | soft limit |
+//! | `rlimit=NAME:N`, `hard=NAME:N` | soft limit; both limits |
 //! | `ignore=SIGNAL` | the signal is ignored |
-//! | `refuse=CALL` | the system call fails with EPERM, as a container's filter has it |
+//! | `refuse=CALL`, `refuse=CALL:BITS` | the system call fails with EPERM, as a container's filter has it; with such an argument |
 //! | `-VAR`, `VAR=TEXT` (upper case) | environment |
 
 use crate::Vars;
@@ -54,7 +54,8 @@ fn apply(option: &str) {
             check(unsafe { libc::setresgid(id, id, id) });
             check(unsafe { libc::setresuid(id, id, id) });
         }
-        "rlimit" => limit(text),
+        "rlimit" => limit(text, false),
+        "hard" => limit(text, true),
         "refuse" => crate::abi::refuse(text),
         "ignore" => {
             // SAFETY: as above; SIG_IGN is inherited through exec.
@@ -66,14 +67,17 @@ fn apply(option: &str) {
     }
 }
 
-/// `NAME:N` sets a soft resource limit.
-pub fn limit(text: &str) {
+/// `NAME:N` sets a soft resource limit, and with `hard` the other one as well.
+pub fn limit(text: &str, hard: bool) {
     let (name, value) = text.split_once(':').unwrap_or_else(|| fail("rlimit NAME:N"));
     let which = number(name, &Vars::new()) as _;
     let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both calls get a pointer to a live struct of their type.
     check(unsafe { libc::getrlimit(which, &raw mut now) });
     now.rlim_cur = value.parse().unwrap_or_else(|_| fail("rlimit value"));
+    if hard {
+        now.rlim_max = now.rlim_cur;
+    }
     check(unsafe { libc::setrlimit(which, &raw const now) });
 }
 

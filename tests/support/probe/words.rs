@@ -83,7 +83,7 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Opti
         "sh" | "bash" => io(shell(word, &text)),
         "run" => io(program(&text)),
         "rlimit" => {
-            spawn::limit(&text);
+            spawn::limit(&text, false);
             Ok(String::new())
         }
         "socketpair" | "pipe" => pair(word, rest, vars),

@@ -1,0 +1,188 @@
+//! A network namespace, and the process in it that makes sockets there.
+
+use super::domain::close_all_but;
+use super::identity::set_capabilities;
+use super::{Errno, last_errno};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{
+    AddressFamily, Protocol, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
+    sendmsg, socket_with, socketpair,
+};
+use rustix::thread::UnshareFlags;
+use std::ffi::{c_int, c_void};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::num::NonZeroU32;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+/// Room for the maker's frames.
+const STACK: usize = 32 * 1024;
+
+/// What a socket is asked for by: family, type with flags, and protocol, as socket(2) takes them.
+type Request = [u32; 3];
+
+/// Starts the maker: a process in a network namespace of its own, which makes sockets there for whoever has
+/// one of the two descriptors that are returned, and ends when nobody has. Where this user may make no
+/// network namespace, it has a user namespace, too, which nobody else is in.
+///
+/// It shares this process's memory, as the watcher does and for its reason, so it makes system calls and
+/// nothing else.
+///
+/// # Errors
+///
+/// As unshare(2): `EPERM` and `ENOSPC` where a host forbids namespaces.
+pub fn start_maker() -> Result<[OwnedFd; 2], Errno> {
+    let flags = SocketFlags::CLOEXEC;
+    let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let ((first, its_first), (second, its_second)) = (pair()?, pair()?);
+    // Stack and argument live as long as the maker does, so they are leaked.
+    let stack = Box::leak(vec![0u8; STACK].into_boxed_slice());
+    let channels = Box::leak(Box::new([its_first.as_raw_fd(), its_second.as_raw_fd()]));
+    // SAFETY: `maker_main` runs on a stack of its own, and nobody else uses its argument. It has a copy of
+    // the table of descriptors, and so of the two in there.
+    let pid = unsafe {
+        let top = stack.as_mut_ptr().add(stack.len() & !15);
+        // Without a signal at its end: who waits for children does not wait for this one.
+        libc::clone(maker_main, top.cast(), libc::CLONE_VM, (&raw mut *channels).cast())
+    };
+    if pid < 0 {
+        return Err(last_errno());
+    }
+    drop((its_first, its_second));
+    receive(first.as_fd()).and_then(|(errno, _)| answered(errno))?;
+    Ok([first, second])
+}
+
+/// Makes a socket in the namespace of the maker behind `channel`: `request` has what socket(2) takes.
+/// Nobody else may be asking on this channel meanwhile.
+///
+/// # Errors
+///
+/// As socket(2); `EPIPE` when the maker is gone.
+pub fn make_socket(channel: BorrowedFd<'_>, request: Request) -> Result<OwnedFd, Errno> {
+    let mut bytes = [0; size_of::<Request>()];
+    for (to, word) in bytes.chunks_exact_mut(size_of::<u32>()).zip(request) {
+        to.copy_from_slice(&word.to_ne_bytes());
+    }
+    rustix::net::send(channel, &bytes, SendFlags::NOSIGNAL)?;
+    match receive(channel)? {
+        (0, Some(socket)) => Ok(socket),
+        (errno, _) => answered(errno).and(Err(Errno::PIPE)),
+    }
+}
+
+fn answered(errno: i32) -> Result<(), Errno> {
+    if errno == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(errno)) }
+}
+
+/// One message of the maker.
+fn receive(channel: BorrowedFd<'_>) -> Result<(i32, Option<OwnedFd>), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut errno = [0; size_of::<i32>()];
+    let mut parts = [IoSliceMut::new(&mut errno)];
+    let got = recvmsg(channel, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    if got.bytes < errno.len() {
+        return Err(Errno::PIPE);
+    }
+    let socket = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok((i32::from_ne_bytes(errno), socket))
+}
+
+extern "C" fn maker_main(argument: *mut c_void) -> c_int {
+    // SAFETY: `start_maker` leaked this for us.
+    let channels = unsafe { &*argument.cast::<[RawFd; 2]>() };
+    // SAFETY: by-value calls, of which none fails, so that none writes the errno which is shared with the
+    // launcher's thread.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, c"sockets".as_ptr());
+    }
+    close_all_but(channels[0], channels[1]);
+    // SAFETY: nobody closes them in this process's table.
+    let channels = channels.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
+    let entered = enter_namespace();
+    let _ = tell(channels[0], entered.err(), None);
+    if entered.is_ok() {
+        let mut open = [true; 2];
+        while open.contains(&true) {
+            serve(channels, &mut open);
+        }
+    }
+    // SAFETY: ends this process without running the launcher's exit handlers.
+    unsafe { libc::_exit(0) }
+}
+
+fn enter_namespace() -> Result<(), Errno> {
+    let new = UnshareFlags::NEWNET;
+    // SAFETY: the table of descriptors stays as it is, which `unshare_unsafe` warns of.
+    let unshare = |flags| unsafe { rustix::thread::unshare_unsafe(flags) };
+    unshare(new).or_else(|_| unshare(new | UnshareFlags::NEWUSER))?;
+    // Making sockets takes none.
+    set_capabilities(0, 0)
+}
+
+/// Makes the sockets that are asked for next, by whoever has the other ends of the channels that are `open`.
+fn serve(channels: [BorrowedFd<'_>; 2], open: &mut [bool; 2]) {
+    // One that has ended would wake this forever: the other one is in its place.
+    let of = |at: usize| channels[if open[at] { at } else { 1 - at }];
+    let wanted = |at: usize| if open[at] { PollFlags::IN } else { PollFlags::empty() };
+    let mut polled = [0, 1].map(|at| PollFd::from_borrowed_fd(of(at), wanted(at)));
+    if poll(&mut polled, None).is_err() {
+        return;
+    }
+    let ready = polled.map(|polled| polled.revents());
+    for ((channel, open), ready) in channels.into_iter().zip(open).zip(ready) {
+        if !*open {
+            continue;
+        }
+        // What was sent before the end is not waited for.
+        if ready.contains(PollFlags::IN) && !ready.contains(PollFlags::HUP) {
+            let mut bytes = [0; size_of::<Request>()];
+            if rustix::io::read(channel, &mut bytes) != Ok(bytes.len()) {
+                continue;
+            }
+            let word = |at: usize| {
+                let start = at * size_of::<u32>();
+                bytes[start..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word))
+            };
+            let made = make([word(0), word(1), word(2)]);
+            let _ = match made {
+                Ok(socket) => tell(channel, None, Some(socket.as_fd())),
+                Err(errno) => tell(channel, Some(errno), None),
+            };
+        }
+        *open = !ready.contains(PollFlags::HUP);
+    }
+}
+
+/// socket(2), by a way that leaves the errno of the launcher's thread alone.
+fn make([family, kind, protocol]: Request) -> Result<OwnedFd, Errno> {
+    let family = u16::try_from(family).map_err(|_| Errno::AFNOSUPPORT)?;
+    let flags = SocketFlags::from_bits_truncate(kind) | SocketFlags::CLOEXEC;
+    socket_with(
+        AddressFamily::from_raw(family),
+        SocketType::from_raw(kind & !flags.bits()),
+        flags,
+        NonZeroU32::new(protocol).map(Protocol::from_raw),
+    )
+}
+
+fn tell(
+    channel: BorrowedFd<'_>,
+    error: Option<Errno>,
+    socket: Option<BorrowedFd<'_>>,
+) -> Result<(), Errno> {
+    let code = error.map_or(0, Errno::raw_os_error).to_ne_bytes();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let sockets = [socket.unwrap_or(channel)];
+    if socket.is_some() {
+        control.push(SendAncillaryMessage::ScmRights(&sockets));
+    }
+    sendmsg(channel, &[IoSlice::new(&code)], &mut control, SendFlags::NOSIGNAL).map(|_| ())
+}
