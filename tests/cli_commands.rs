@@ -114,7 +114,7 @@ fn a_shortfall_refuses_until_it_is_accepted() {
     assert_eq!((&shortfall["name"], &shortfall["accepted"]), (&json!("domains"), &json!(false)));
     assert_eq!(shortfall["origin"]["line"], 2);
     let held = holders(&plan);
-    assert!(held.contains(&("network.deniedDomains[0]".into(), Value::Null)), "{held:?}");
+    assert!(held.contains(&("network.deniedDomains[0]".into(), json!("proxy"))), "{held:?}");
     let holder = match plan["host"]["namespace"].as_str() {
         Some("available") => "namespace-and-broker",
         _ => "landlock-and-broker",

@@ -264,7 +264,10 @@ fn policies_that_are_named_wrongly_are_refused_with_a_hint() {
 #[test]
 fn what_this_host_cannot_enforce_is_refused() {
     let place = Place::new();
-    place.write("p.json", "{\"network\": {\n\"deniedDomains\": [\"a.com\"]}}");
+    place.write(
+        "p.json",
+        "{\"network\": {\n\"deniedDomains\": [\"a.com\"], \"socksProxyPort\": 1}}",
+    );
     let (code, key) = ("POLICY_SHORTFALL", Some("network.deniedDomains[0]"));
     let expected = Refusal { code, line: Some(2), key, says: "--accept domains" };
     place.refuses_policy("domains", "p.json", &expected);

@@ -453,7 +453,10 @@ fn policies_are_merged_and_refused_by_name() {
         (json!("/nowhere/p.json"), "/nowhere/p.json: No such file"),
         (json!("{\"filesystem\": {\"alowWrite\": []}}"), "filesystem.alowWrite"),
         (json!("@nothing"), "no policy `@nothing`"),
-        (json!("{\"network\": {\"allowedDomains\": [\"a.example\"]}}"), "network.allowedDomains"),
+        (
+            json!("{\"network\": {\"allowedDomains\": [\"a.example\"], \"allowNetwork\": true}}"),
+            "network.allowedDomains",
+        ),
     ] {
         place.spec["annotations"]["dev.landstrip.policy"] = policy;
         let answer = place.run(&["sh", "-c", "echo ran"]);

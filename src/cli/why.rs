@@ -13,8 +13,8 @@ use crate::plan::controls::CLOSED;
 use crate::policy::endpoint::Line;
 use crate::policy::path::Walker;
 use crate::policy::{
-    Access, Closed, Decider, Endpoints, FsView, Kind, Linked, Origin, Passage, ResolvedPolicy,
-    Rule, Use, Verdict, host,
+    Access, Closed, Decider, Endpoints, FsView, Host, Kind, Linked, Origin, Passage,
+    ResolvedPolicy, Rule, Use, Verdict, host,
 };
 use crate::trap::{Adviser, Denied, Grant, Operation, Reason, RuleRef};
 
@@ -354,32 +354,31 @@ fn host_report<'a>(target: &'a str, policy: &ResolvedPolicy) -> Result<HostRepor
     }
     let network = &policy.network;
     let endpoints = Endpoints::new(network, resolve::daemons());
-    let (address, port) = host::address(&checked);
-    let passage = match address {
+    let (bare, port) = host::split(&checked);
+    let named = Host::parse(bare).map_err(refused)?;
+    let (address, _) = host::address(&checked);
+    let passage = match (endpoints.name(&named, port), address) {
+        (listed @ Passage::Open(_), _) => listed,
+        (listed @ Passage::Closed(Closed::Host, Some(line)), _) if line.is_entry() => listed,
         // No proxy is at port 0, so without a port the answer is about loopback as a whole.
-        Some(address) => endpoints.internet(Use::Connect, address, port.unwrap_or(0)),
-        None => endpoints.name(),
+        (_, Some(address)) => endpoints.internet(Use::Connect, address, port.unwrap_or(0)),
+        (closed, None) => closed,
     };
-    let by_host =
-        network.allowed_domains.is_some() || network.denied_domains.iter().flatten().count() > 0;
     let ports: Vec<_> = endpoints.ports().map(|port| port.to_string()).collect();
     let note = match passage {
-        _ if by_host && cfg!(target_os = "linux") => Some(
-            "rules about hosts are not available on Linux in this version: see `policy plan`"
-                .to_owned(),
-        ),
         Passage::Closed(Closed::Loopback, _) if !ports.is_empty() => {
             Some(format!("open at the port of a proxy: {}", ports.join(", ")))
         }
         _ => None,
     };
     let held_by = match passage {
+        _ if endpoints.lists_hosts() && !network.allow_network => Some(Holder::Proxy),
         Passage::Open(_) if network.allow_network => None,
         Passage::Open(_) | Passage::Closed(Closed::Loopback, _) => Some(Holder::LandlockAndBroker),
         Passage::Closed(..) => Some(Holder::Seccomp),
     };
     let adviser = Adviser::new(policy, &HostFiles);
-    let answer = endpoint_answer(&adviser, passage, "", held_by);
+    let answer = endpoint_answer(&adviser, passage, &checked, held_by);
     let connect = Answer { note: note.or(answer.note.clone()), ..answer };
     Ok(HostReport { kind: "host", target, note: None, connect })
 }

@@ -6,21 +6,25 @@
 use super::broker::{self, Broker, Config, Desk, Learner, Queries, Reporter};
 use super::filter::{self, Options};
 use super::limits::Ceilings;
+use super::namespace::Namespace;
 use super::oom::Score;
 use super::supervise::{Ending, Signals};
 use super::sys::seccomp::Instruction;
 use super::sys::spawn::{self, CStrings, Launch, Step};
 use super::sys::{Errno, identity, probe, signals};
 use super::tmpdir::TemporaryDirectory;
-use super::{cgroup, host, inherited, landlock, namespace};
+use super::{cgroup, host, inherited, landlock, namespace, net};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
 use crate::learn::Notes;
 use crate::plan::controls::{self, Guarded};
 use crate::plan::{self, HostSupport, Plan, SCOPED_ABI, Writing, mounts};
-use crate::policy::{Access, Decider, Effect, Endpoints, Origin, Pattern, ResolvedPolicy, Rule};
+use crate::policy::{
+    Access, Decider, Effect, Endpoints, Hosts, Origin, Pattern, ResolvedPolicy, Rule,
+};
 use crate::trap::{Adviser, Code, Mechanism, Style, errno};
 use rustix::fs::{FileType, Mode};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
@@ -152,9 +156,18 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
         namespace::check_proxies(&plan.policy.network)?;
     }
     let (namespace, maker) = namespace.filter(|_| plan.namespace).unzip();
-    let network = match (&namespace, maker) {
-        (Some(namespace), Some(maker)) => namespace.serve(maker, &plan.policy.network)?,
-        _ => None,
+    let maker = maker.filter(|_| !plan.policy.network.expose.is_empty());
+    let network = serve_network(&plan, namespace.as_ref(), maker, &env)?;
+    let env = match &network {
+        Some(network) if network.control().port() != 0 => {
+            plan.outer.ports.extend(network.control().ports());
+            let told = plan.policy.network.proxy_environment.as_ref();
+            match told.is_none_or(|told| told.value) {
+                true => net::environment::with_proxy(env, network.control().port()),
+                false => env,
+            }
+        }
+        _ => env,
     };
     let learn = job.learn.is_some();
     let learner = job.learn.map(|learning| learner(learning, &mut plan, temporary_path.as_deref()));
@@ -189,6 +202,7 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
         let mut config = config(&plan, &inherited, permitted, options, reporter, queries, learner);
         config.profile = job.inside.as_ref().is_some_and(|inside| inside.profile.is_some());
         config.namespace = namespace;
+        config.network = network.as_ref().map(|network| Arc::clone(network.control()));
         let broker = Broker::new(config).map_err(|e| setup(Mechanism::Seccomp, "/proc", e))?;
         Some(Arc::new(broker))
     } else {
@@ -250,6 +264,10 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     if let (Some(broker), Some(watcher)) = (&broker, ending.watcher()) {
         broker.keep_from(watcher);
     }
+    let follower = match &broker {
+        Some(broker) => broker::follow(broker).map_err(|error| no_broker_yet(&error))?,
+        None => None,
+    };
     // execve(2) is notified where reads are restricted: then somebody has to serve before it is over.
     let result = match &broker {
         Some(broker) if plan.reads => start_served(broker, program),
@@ -270,6 +288,10 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     };
     // Nobody is left to be served, and it is a child, too.
     drop(network);
+    if let Some(follower) = follower {
+        // It ends with the helper, and what that still had to say is written down by then.
+        let _ = follower.join();
+    }
     ending.end_all();
     if let Some(broker) = &broker {
         broker.clean_up();
@@ -349,6 +371,36 @@ fn no_broker(error: io::Error) -> NotStarted {
 
 fn no_broker_yet(error: &io::Error) -> Failure {
     Failure::setup(Mechanism::Seccomp, format!("cannot start the broker: {error}"))
+}
+
+/// Starts the helper for what the policy offers and for its lists of hosts, where there are such.
+fn serve_network(
+    plan: &Plan,
+    namespace: Option<&Namespace>,
+    maker: Option<OwnedFd>,
+    env: &[OsString],
+) -> Result<Option<net::Network>, Failure> {
+    let mut offers = match namespace {
+        Some(namespace) => namespace.offers(&plan.policy.network)?,
+        None => Vec::new(),
+    };
+    let hosts = Hosts::new(&plan.policy.network).filter(|_| plan.broker && plan.network);
+    let domains = hosts.map(|hosts| net::Domains::new(hosts, env)).transpose()?;
+    if domains.is_some() {
+        offers.extend(net::proxy_offers(|family| match namespace {
+            Some(namespace) => namespace.socket(family, libc::SOCK_STREAM, libc::IPPROTO_TCP),
+            None => socket_with(
+                AddressFamily::from_raw(family as u16),
+                SocketType::STREAM,
+                SocketFlags::CLOEXEC,
+                None,
+            ),
+        })?);
+    }
+    if offers.is_empty() {
+        return Ok(None);
+    }
+    net::Network::start(offers, maker, domains).map(Some)
 }
 
 /// The private temporary directory; removed when dropped.
@@ -480,6 +532,7 @@ fn config(
         reads: plan.reads,
         endpoints: Endpoints::new(&plan.policy.network, crate::cli::resolve::daemons()),
         namespace: None,
+        network: None,
         linked: linked.collect(),
         inherited: inherited.iter().map(|(_, file)| *file).collect(),
         umask: umask.as_raw_mode(),

@@ -5,7 +5,7 @@
 //! refuses its configuration then, and groups cannot be told. So socket(2) is answered with a socket that a
 //! process of ours makes in there: a socket stays in the namespace that made it, whoever has it.
 
-use super::net::{self, Offer, Role};
+use super::net::{Offer, Role};
 use super::sys::netns::{make_socket, start_maker};
 use super::sys::socket::namespace_cookie;
 use super::sys::{Errno, probe};
@@ -83,17 +83,13 @@ impl Namespace {
         namespace_cookie(socket) == Ok(self.cookie)
     }
 
-    /// Starts the helper that serves what `network` offers: ports of the host's loopback in here, and ports of
-    /// the run on the host's loopback. None where it offers nothing.
+    /// Sockets for what `network` offers: ports of the host's loopback in here, and ports of the run on the
+    /// host's loopback.
     ///
     /// # Errors
     ///
     /// `SANDBOX_SETUP_FAILED` with the line whose port cannot be served, as bind(2).
-    pub fn serve(
-        &self,
-        maker: OwnedFd,
-        network: &Network,
-    ) -> Result<Option<net::Network>, Failure> {
+    pub fn offers(&self, network: &Network) -> Result<Vec<Offer>, Failure> {
         let mut offers = Vec::new();
         let mut offer = |port: &Located<u16>, made: Result<Vec<OwnedFd>, Errno>, role| {
             let sockets = made.map_err(|errno| {
@@ -120,11 +116,7 @@ impl Namespace {
             };
             offer(port, listen_on(port.value, outside), Role::Run(port.value))?;
         }
-        if offers.is_empty() {
-            return Ok(None);
-        }
-        let maker = (!network.expose.is_empty()).then_some(maker);
-        net::Network::start(offers, maker).map(Some)
+        Ok(offers)
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Holder {
     CgroupV1,
     /// The launcher, which ends the run.
     Launcher,
+    /// The built-in proxy, which alone can be connected to.
+    Proxy,
 }
 
 impl Holder {
@@ -40,6 +42,7 @@ impl Holder {
             Holder::CgroupV2 => "cgroup v2",
             Holder::CgroupV1 => "cgroup v1",
             Holder::Launcher => "the launcher",
+            Holder::Proxy => "the built-in proxy",
         }
     }
 }
@@ -105,10 +108,26 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
         add("tcp", message, policy.network.allow_network_origin.as_ref(), false);
     }
     let network = &policy.network;
-    let not_yet = "is not available on Linux in this version";
-    for domains in [&network.allowed_domains, &network.denied_domains].into_iter().flatten() {
-        for domain in domains {
-            add("domains", &format!("a domain rule {not_yet}"), Some(&domain.origin), true);
+    let listed = [&network.allowed_domains, &network.denied_domains];
+    let mut listed = listed.into_iter().flatten().flatten();
+    if let Some(domain) = listed.next() {
+        let proxies = [&network.http_proxy_port, &network.socks_proxy_port];
+        if network.allow_network {
+            let message = "a list of hosts is held where the network is closed, and `allowNetwork` \
+                opens it";
+            add("domains", message, Some(&domain.origin), false);
+        } else if proxies.into_iter().any(Option::is_some) {
+            let message = "a list of hosts is held by the built-in proxy, and the one at `httpProxyPort` \
+                or `socksProxyPort` leads around it; a proxy that connections are to go out by is taken \
+                from the environment of the launcher (HTTPS_PROXY)";
+            add("domains", message, Some(&domain.origin), true);
+        }
+    }
+    if host.nested {
+        let outer =
+            "inside another run there is no way to the built-in proxy, so this opens nothing";
+        for domain in network.allowed_domains.iter().flatten() {
+            add("domains", outer, Some(&domain.origin), true);
         }
     }
     if host.nested && !network.allow_network {
@@ -198,6 +217,13 @@ fn sockets(
     }
     if let Some(local) = &network.allow_local_binding {
         add(&local.origin, &local.value.to_string(), holder, None);
+    }
+    for entry in [&network.allowed_domains, &network.denied_domains].into_iter().flatten().flatten()
+    {
+        add(&entry.origin, &entry.typed(), Holder::Proxy, None);
+    }
+    if let Some(variables) = &network.proxy_environment {
+        add(&variables.origin, &variables.value.to_string(), Holder::Launcher, None);
     }
     for rule in &network.allow_unix_sockets {
         let daemon =

@@ -70,7 +70,7 @@ fn a_missing_file_opens_its_directory_to_the_broker_alone() {
 
 #[test]
 fn shortfalls_name_their_line() {
-    let plan = planned("{\"network\":{\n\"deniedDomains\": [\"a.com\"]}}");
+    let plan = planned("{\"network\":{\n\"deniedDomains\": [\"a.com\"], \"httpProxyPort\": 1}}");
     let shortfall = &plan.shortfalls[0];
     assert_eq!((shortfall.name, shortfall.origin.as_ref().unwrap().line), ("domains", 2));
     let old = HostSupport { landlock_abi: 4, ..HOST };

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use super::daemon::Daemons;
 use super::decide::Decider;
+use super::hosts::{Host, Hosts, Reachable, Unreachable};
 use super::resolved::Network;
 use super::rule::{Access, Located, Origin, Pattern, Rule};
 
@@ -50,6 +51,8 @@ pub enum Closed {
     Network,
     /// It is on loopback, which is not open, or not at this port.
     Loopback,
+    /// It is a host, and the policy lists hosts: another one, or one that is denied.
+    Host,
     /// It is a Unix socket that no line opens.
     Unlisted,
     /// It is a Unix socket as good as the host, which only its own path opens.
@@ -63,6 +66,13 @@ pub struct Line<'a> {
     pub origin: &'a Origin,
     /// What it says.
     pub value: Value<'a>,
+}
+
+impl Line<'_> {
+    /// Whether it is an entry of a list, and not a switch.
+    pub fn is_entry(&self) -> bool {
+        matches!(self.value, Value::Text(_))
+    }
 }
 
 /// What a line says.
@@ -117,6 +127,7 @@ pub struct Endpoints {
     local: Option<Located<bool>>,
     ports: Vec<Located<u16>>,
     exposed: Vec<Located<u16>>,
+    hosts: Option<Hosts>,
     all_sockets: Option<Located<bool>>,
     sockets: Decider,
     daemons: Daemons,
@@ -131,6 +142,7 @@ impl Endpoints {
             local: network.allow_local_binding.clone(),
             ports: network.host_ports().cloned().collect(),
             exposed: network.expose.clone(),
+            hosts: Hosts::new(network),
             all_sockets: network.allow_all_unix_sockets.clone(),
             sockets: Decider::of_rules(network.allow_unix_sockets.clone()),
             daemons,
@@ -162,8 +174,14 @@ impl Endpoints {
         if self.open {
             return Passage::Open(self.network_line());
         }
+        if using == Use::Connect
+            && let Some(listed) = self.listed(address, port)
+        {
+            return listed;
+        }
+        let unlisted = (using == Use::Connect && self.hosts.is_some()).then_some(Closed::Host);
         if reach(address) == Reach::Outside {
-            return Passage::Closed(Closed::Network, self.network_line());
+            return Passage::Closed(unlisted.unwrap_or(Closed::Network), self.network_line());
         }
         let local = self.local.as_ref().map(flag);
         if self.is_local() {
@@ -175,17 +193,43 @@ impl Endpoints {
                 let value = known.text.as_deref().map_or(Value::Port(known.value), Value::Text);
                 Passage::Open(Some(Line { origin: &known.origin, value }))
             }
-            None => Passage::Closed(Closed::Loopback, local.or_else(|| self.network_line())),
+            None => {
+                let closed = unlisted.unwrap_or(Closed::Loopback);
+                Passage::Closed(closed, local.or_else(|| self.network_line()))
+            }
         }
     }
 
-    /// Decides about a host that is known by its name alone: no name is an address on loopback but
-    /// `localhost`.
-    pub fn name(&self) -> Passage<'_> {
-        match self.open {
-            true => Passage::Open(self.network_line()),
-            false => Passage::Closed(Closed::Network, self.network_line()),
+    /// What the lists of hosts say about connecting to an address, if they do. Where they open it, the
+    /// domain proxy makes the connection.
+    pub fn listed(&self, address: IpAddr, port: u16) -> Option<Passage<'_>> {
+        if self.open {
+            return None;
         }
+        let host = Host::Address(address.to_canonical());
+        match self.hosts.as_ref()?.decide(&host, Some(port)) {
+            Reachable::No(Unreachable::Unlisted, _) => None,
+            found => Some(passage(found)),
+        }
+    }
+
+    /// Decides about a host that is known by its name; without a port, about any.
+    pub fn name(&self, name: &Host, port: Option<u16>) -> Passage<'_> {
+        match &self.hosts {
+            _ if self.open => Passage::Open(self.network_line()),
+            Some(hosts) => match hosts.decide(name, port) {
+                Reachable::No(Unreachable::Unlisted, _) => {
+                    Passage::Closed(Closed::Host, self.network_line())
+                }
+                found => passage(found),
+            },
+            None => Passage::Closed(Closed::Network, self.network_line()),
+        }
+    }
+
+    /// Whether the policy says something about hosts.
+    pub fn lists_hosts(&self) -> bool {
+        self.hosts.is_some()
     }
 
     /// The ports of loopback that may be connected to although loopback is not open.
@@ -248,6 +292,19 @@ impl Endpoints {
             return None;
         }
         self.sockets.directory_move(from, to)
+    }
+}
+
+/// The line that an entry of a list of hosts is.
+pub fn host_line(entry: &Located<String>) -> Line<'_> {
+    let text = entry.text.as_deref().unwrap_or(&entry.value);
+    Line { origin: &entry.origin, value: Value::Text(text) }
+}
+
+fn passage(found: Reachable<'_>) -> Passage<'_> {
+    match found {
+        Reachable::Yes(entry) => Passage::Open(Some(host_line(entry))),
+        Reachable::No(_, entry) => Passage::Closed(Closed::Host, entry.map(host_line)),
     }
 }
 
@@ -316,6 +373,8 @@ mod tests {
         let local = r#"{"allowLocalBinding": true}"#;
         let proxy = r#"{"httpProxyPort": 3128, "socksProxyPort": 1080}"#;
         let ports = r#"{"hostPorts": [5432], "expose": [80, 8080]}"#;
+        let hosts = r#"{"allowedDomains": ["1.2.3.4", "localhost:80"], "deniedDomains": ["[::1]:82"],
+            "allowLocalBinding": true}"#;
         for (network, using, address, port, expected) in [
             ("{}", Use::Connect, "127.0.0.1", 80, "!- Loopback"),
             ("{}", Use::Connect, "1.2.3.4", 80, "!- Network"),
@@ -340,6 +399,13 @@ mod tests {
             (ports, Use::Connect, "::1", 8080, "expose[1]"),
             (ports, Use::Connect, "10.0.0.1", 8080, "!- Network"),
             (ports, Use::Bind, "127.0.0.1", 0, "!- Loopback"),
+            (hosts, Use::Connect, "::ffff:1.2.3.4", 1, "allowedDomains[0]"),
+            (hosts, Use::Bind, "1.2.3.4", 1, "!- Network"),
+            (hosts, Use::Connect, "1.2.3.5", 1, "!- Host"),
+            (hosts, Use::Connect, "127.0.0.1", 80, "allowedDomains[1]"),
+            (hosts, Use::Connect, "127.0.0.1", 81, "allowLocalBinding"),
+            (hosts, Use::Connect, "::1", 82, "!deniedDomains[0] Host"),
+            (r#"{"deniedDomains": []}"#, Use::Connect, "::1", 1, "!- Host"),
         ] {
             let endpoints = endpoints(network);
             let passage = endpoints.internet(using, address.parse().unwrap(), port);

@@ -61,13 +61,18 @@ pub(crate) fn check(text: &str) -> Result<String, String> {
 /// The address and port of a host that was checked, as far as they are known: `localhost` is 127.0.0.1
 /// (RFC 6761), another name none.
 pub(crate) fn address(checked: &str) -> (Option<IpAddr>, Option<u16>) {
-    let (host, port) = match checked.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
-        _ => (checked, None),
-    };
+    let (host, port) = split(checked);
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let local = host == "localhost" || host.ends_with(".localhost");
     (if local { Some(Ipv4Addr::LOCALHOST.into()) } else { bare.parse().ok() }, port)
+}
+
+/// The host and the port of a pattern that was checked.
+pub(crate) fn split(checked: &str) -> (&str, Option<u16>) {
+    match checked.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
+        _ => (checked, None),
+    }
 }
 
 fn is_port(text: &str) -> bool {
@@ -85,12 +90,6 @@ fn is_label(label: &str) -> bool {
 
 /// Whether every host that `narrow` names is also named by `wide`; both have been checked.
 pub(crate) fn covers(wide: &str, narrow: &str) -> bool {
-    let split = |text: &'_ str| -> (String, Option<String>) {
-        match text.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host.to_owned(), Some(port.to_owned())),
-            _ => (text.to_owned(), None),
-        }
-    };
     let ((wide, wide_port), (narrow, narrow_port)) = (split(wide), split(narrow));
     let host = match wide.strip_prefix('*') {
         // `*.a.b` covers `*.a.b` and whatever ends in `.a.b`.

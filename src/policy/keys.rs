@@ -105,6 +105,7 @@ pub(crate) const KEYS: &[Key] = &[
     kept(NET, "allowNetwork", |d| Slot::Flag(&mut d.network.allow_network)),
     kept(NET, "allowedDomains", |d| Slot::Hosts(&mut d.network.allowed_domains)),
     kept(NET, "deniedDomains", |d| Slot::Hosts(&mut d.network.denied_domains)),
+    kept(NET, "proxyEnvironment", |d| Slot::Flag(&mut d.network.proxy_environment)),
     kept(NET, "httpProxyPort", |d| Slot::Port(&mut d.network.http_proxy_port)),
     kept(NET, "socksProxyPort", |d| Slot::Port(&mut d.network.socks_proxy_port)),
     kept(NET, "hostPorts", |d| Slot::Ports(&mut d.network.host_ports)),

@@ -34,6 +34,7 @@ fn append(into: &mut Document, doc: Document) {
     replace(&mut a.allow_network, b.allow_network);
     extend(&mut a.allowed_domains, b.allowed_domains);
     extend(&mut a.denied_domains, b.denied_domains);
+    replace(&mut a.proxy_environment, b.proxy_environment);
     replace(&mut a.http_proxy_port, b.http_proxy_port);
     replace(&mut a.socks_proxy_port, b.socks_proxy_port);
     a.host_ports.extend(b.host_ports);

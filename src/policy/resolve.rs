@@ -153,6 +153,7 @@ impl Resolver<'_> {
             allow_network_origin: said.allow_network.as_ref().map(|said| said.origin.clone()),
             allowed_domains: said.allowed_domains.clone(),
             denied_domains: said.denied_domains.clone(),
+            proxy_environment: said.proxy_environment.clone(),
             http_proxy_port: said.http_proxy_port.clone(),
             socks_proxy_port: said.socks_proxy_port.clone(),
             host_ports: said.host_ports.clone(),

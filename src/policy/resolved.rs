@@ -60,6 +60,8 @@ pub struct Network {
     pub allowed_domains: Option<Vec<Located<String>>>,
     /// Hosts that may not be reached; `None`: not stated.
     pub denied_domains: Option<Vec<Located<String>>>,
+    /// Whether programs are told of the built-in proxy by variables of the environment; true by default.
+    pub proxy_environment: Option<Located<bool>>,
     /// The port of an HTTP proxy on the host's loopback.
     pub http_proxy_port: Option<Located<u16>>,
     /// The port of a SOCKS proxy on the host's loopback.

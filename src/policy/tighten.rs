@@ -144,7 +144,15 @@ fn network(base: Network, exe: Network) -> Result<Network, PolicyError> {
         out.allowed_domains = Some(own);
     }
     if let Some(own) = exe.denied_domains {
+        // They are held where the network is closed; all but these cannot be told apart from it.
+        if let Some(host) = own.first().filter(|_| out.allow_network) {
+            return Err(PolicyError::at(error::NOT_TIGHTER, &host.origin, OPEN));
+        }
         out.denied_domains.get_or_insert_default().extend(own);
+    }
+    // Opens nothing, either way.
+    if exe.proxy_environment.is_some() {
+        out.proxy_environment = exe.proxy_environment;
     }
     port(&out.http_proxy_port, exe.http_proxy_port)?;
     port(&out.socks_proxy_port, exe.socks_proxy_port)?;
@@ -169,6 +177,10 @@ fn network(base: Network, exe: Network) -> Result<Network, PolicyError> {
     flag(&mut out.allow_all_unix_sockets, exe.allow_all_unix_sockets)?;
     Ok(out)
 }
+
+/// Why hosts cannot be denied alone.
+const OPEN: &str = "the policy of the run opens the network, where hosts are not told apart: list those that \
+    may be reached (`allowedDomains`) as well";
 
 /// Whether one socket rule opens nothing that another does not.
 fn socket_within(own: &Rule, held: &Rule) -> bool {

@@ -59,6 +59,8 @@ pub enum Obstacle {
     LoopbackOnly,
     /// The socket is as good as the host: whoever wants that names it unprompted.
     Daemon,
+    /// The host is in the list that wins over every other.
+    DeniedHost,
 }
 
 impl Obstacle {
@@ -84,6 +86,7 @@ impl Obstacle {
                 "the policy attached to the program decides, and may only tighten"
             }
             Obstacle::LoopbackOnly => "only TCP can be kept on loopback",
+            Obstacle::DeniedHost => "what `deniedDomains` names, no entry opens",
             Obstacle::Daemon => "this socket is as good as the host: only its own path opens it",
             Obstacle::More(others) => {
                 let word = |access: &Access| match access {
@@ -175,7 +178,7 @@ impl Adviser {
     }
 
     /// The entry that would open an endpoint that is `closed`, by `line` where one says so; `path` is
-    /// that of a Unix socket.
+    /// that of a Unix socket, or the host and port.
     ///
     /// # Errors
     ///
@@ -190,9 +193,12 @@ impl Adviser {
         match closed {
             Closed::Daemon => Err(Obstacle::Daemon),
             Closed::Unlisted if attached || self.own_sockets => Err(Obstacle::Attached),
-            Closed::Network | Closed::Loopback if attached || self.own_network => {
+            Closed::Network | Closed::Loopback | Closed::Host if attached || self.own_network => {
                 Err(Obstacle::Attached)
             }
+            // The line is an entry where one denies, and else that of the network as a whole.
+            Closed::Host if line.is_some_and(|line| line.is_entry()) => Err(Obstacle::DeniedHost),
+            Closed::Host => Ok(Grant::host(path)),
             Closed::Network => Ok(Grant::switch("allowNetwork")),
             Closed::Loopback => Ok(Grant::switch("allowLocalBinding")),
             Closed::Unlisted if path.starts_with('/') && !path.contains('\u{fffd}') => {

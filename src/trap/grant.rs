@@ -43,6 +43,14 @@ impl Grant {
         Grant { section, key, value }
     }
 
+    /// A grant of one host, with its port where that is not the usual one of the web.
+    #[must_use]
+    pub fn host(host: &str) -> Grant {
+        let usual = [":80", ":443"].iter().find_map(|port| host.strip_suffix(port));
+        let value = GrantValue::Entry(usual.unwrap_or(host).to_owned());
+        Grant { section: "network", key: "allowedDomains", value }
+    }
+
     /// A grant that sets a switch of `network`.
     #[must_use]
     pub fn switch(key: &'static str) -> Grant {

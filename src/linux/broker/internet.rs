@@ -29,7 +29,11 @@ impl Task<'_> {
         }
         let address_to = address.internet().ok_or(Errno::INVAL)?;
         let to = address_to.ip();
-        let passage = self.broker.endpoints.internet(Use::Connect, to, address_to.port());
+        let by_proxy = self.broker.by_proxy(address_to);
+        let passage = match by_proxy {
+            Some(_) => Passage::Open(None),
+            None => self.broker.endpoints.internet(Use::Connect, to, address_to.port()),
+        };
         let target = || address_to.to_string();
         let what = (Operation::Connect, Use::Connect);
         let fenced = !self.broker.endpoints.is_open();
@@ -42,6 +46,9 @@ impl Task<'_> {
             return Ok(answer);
         }
         self.may_act()?;
+        if let Some(by_proxy) = by_proxy {
+            return self.connect_to_proxy(copy, by_proxy);
+        }
         if fenced && !own {
             // As the kernel answers, for TCP.
             match socket_domain(copy)? {
@@ -191,9 +198,9 @@ fn bind_address(copy: &OwnedFd, address: &Address) -> Result<SocketAddr, Errno> 
     }
 }
 
-const FOUR: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const SIX: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
-const MAPPED: IpAddr = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
+pub(super) const FOUR: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(super) const SIX: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+pub(super) const MAPPED: IpAddr = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
 
 /// The loopback address that a connection to `to` comes from.
 fn loopback_beside(to: IpAddr) -> IpAddr {
@@ -233,7 +240,7 @@ fn tie(socket: &OwnedFd, to: IpAddr) -> Result<(), Errno> {
 }
 
 /// The address that `socket` has itself.
-fn name_of(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
+pub(super) fn name_of(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
     SocketAddr::try_from(getsockname(socket)?).map_err(|_| Errno::AFNOSUPPORT)
 }
 

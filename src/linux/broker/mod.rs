@@ -17,6 +17,7 @@ mod grants;
 mod guests;
 mod held;
 mod helpers;
+mod hosts;
 mod identity;
 mod internet;
 mod ipc;
@@ -38,12 +39,14 @@ mod unix;
 
 use super::filter::Options;
 use super::namespace::Namespace;
+use super::net::channel::Control;
 use super::sys::identity::Identity;
 use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Effect, Endpoints, Reason, Rule, Verdict};
 use crate::trap::Adviser;
 pub use guests::{Desk, Guest};
 use held::Held;
+pub use hosts::follow;
 pub use learn::Learner;
 pub use pool::{serve, serve_announced};
 pub use query::Queries;
@@ -110,6 +113,8 @@ pub struct Config {
     pub endpoints: Endpoints,
     /// Where internet sockets are made, if the run has a network namespace.
     pub namespace: Option<Namespace>,
+    /// The way to the domain proxy, if there is one.
+    pub network: Option<Arc<Control>>,
     /// Denied files with more than one name, by device and inode.
     pub linked: Vec<(u64, u64, Access, Rule)>,
     /// Inherited descriptors by device and inode: what Landlock grants on them.
@@ -140,6 +145,7 @@ pub struct Run {
     reads: bool,
     endpoints: Endpoints,
     namespace: Option<Namespace>,
+    network: Option<Arc<Control>>,
     /// The sockets that were as good as the host at the launch, by device and inode.
     daemons: HashSet<(u64, u64)>,
     linked: HashMap<(u64, u64, Access), Rule>,
@@ -231,6 +237,7 @@ impl Broker {
             reads: config.reads,
             endpoints,
             namespace: config.namespace,
+            network: config.network,
             daemons,
             linked: linked.collect(),
             root: open("/")?,

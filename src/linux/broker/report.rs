@@ -13,7 +13,7 @@ use crate::trap::{
 };
 use std::borrow::Cow;
 use std::io::Write;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -47,7 +47,7 @@ impl Reporter {
         }
     }
 
-    fn record(&self, denial: &Denial) {
+    pub(super) fn record(&self, denial: &Denial) {
         let now = SystemTime::now();
         if let Some(stream) = &self.stream {
             lock(stream).send(&denial.json_line(now, State::Info, 0));
@@ -451,13 +451,18 @@ impl Task<'_> {
     }
 
     pub(super) fn process(&self) -> Process {
-        let link = |name| {
-            let link = format!("{}/{name}", self.tid());
-            let text = rustix::fs::readlinkat(&self.broker.proc, link, Vec::new());
-            text.map(|text| lossy(text.as_bytes())).unwrap_or_default()
-        };
-        Process { pid: self.tid(), exe: link("exe"), cwd: link("cwd") }
+        process_of(&self.broker.proc, self.tid())
     }
+}
+
+/// The process of thread `tid`, as the procfs at `proc` has it now.
+pub(super) fn process_of(proc: &OwnedFd, tid: i32) -> Process {
+    let link = |name| {
+        let link = format!("{tid}/{name}");
+        let text = rustix::fs::readlinkat(proc, link, Vec::new());
+        text.map(|text| lossy(text.as_bytes())).unwrap_or_default()
+    };
+    Process { pid: tid, exe: link("exe"), cwd: link("cwd") }
 }
 
 fn errno_name(error: Errno) -> &'static str {

@@ -7,16 +7,26 @@
 //!
 //! Whatever ends it closes every connection, and no new one is accepted: the program is left without.
 
+pub mod channel;
 mod confine;
+pub mod environment;
+pub mod proxy;
 mod relay;
 mod serve;
 
 use super::sys::{Errno, helper};
 use crate::cli::error::Failure;
+use crate::policy::Hosts;
 use crate::trap::Code;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use channel::Control;
+use proxy::{Resolver, Upstream};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socketpair};
+use std::ffi::OsString;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 /// What is done with what arrives on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +36,67 @@ pub enum Role {
     Host(u16),
     /// The same with this port of loopback in the run's network namespace.
     Run(u16),
+    /// A listening TCP socket: the domain proxy, for connections that the broker announced.
+    Proxy,
+}
+
+/// What the domain proxy holds and works from.
+pub struct Domains {
+    /// The lists of hosts.
+    pub hosts: Hosts,
+    /// How names are looked up.
+    pub resolver: Resolver,
+    /// How connections go out.
+    pub upstream: Upstream,
+}
+
+impl Domains {
+    /// For the lists `hosts`, in the environment `env` of the launcher: what is there of name servers and
+    /// proxies is read now.
+    ///
+    /// # Errors
+    ///
+    /// `SANDBOX_SETUP_FAILED` where the environment names a proxy that cannot be used: going out without it
+    /// is not what was asked for.
+    pub fn new(hosts: Hosts, env: &[OsString]) -> Result<Domains, Failure> {
+        let variable = |name: &str| {
+            let start = format!("{name}=");
+            let found = env.iter().find_map(|v| v.as_bytes().strip_prefix(start.as_bytes()))?;
+            Some(String::from_utf8_lossy(found).into_owned())
+        };
+        let upstream = Upstream::new(variable).map_err(|why| {
+            Failure::new(Code::SandboxSetupFailed, format!("the proxy to go out by: {why}"))
+        })?;
+        Ok(Domains { hosts, resolver: Resolver::of_host(), upstream })
+    }
+}
+
+/// Sockets of loopback that the domain proxy can listen on, made by `make` for an address family: of IPv4, and
+/// of IPv6 where there is one.
+///
+/// # Errors
+///
+/// `SANDBOX_SETUP_FAILED`, as bind(2).
+pub fn proxy_offers(make: impl Fn(i32) -> Result<OwnedFd, Errno>) -> Result<Vec<Offer>, Failure> {
+    let listening = |family, ip: IpAddr| -> Result<OwnedFd, Errno> {
+        let socket = make(family)?;
+        bind(&socket, &SocketAddr::new(ip, 0))?;
+        listen(&socket, BACKLOG)?;
+        Ok(socket)
+    };
+    let four = listening(libc::AF_INET, Ipv4Addr::LOCALHOST.into())
+        .map_err(|errno| failed("a socket for the proxy", errno))?;
+    let six = listening(libc::AF_INET6, Ipv6Addr::LOCALHOST.into()).ok();
+    let offer = |socket| Offer { socket, role: Role::Proxy };
+    Ok([Some(four), six].into_iter().flatten().map(offer).collect())
+}
+
+/// Connections that wait to be accepted: as many as the kernel lets.
+const BACKLOG: i32 = 4096;
+
+fn failed(what: &str, errno: Errno) -> Failure {
+    let text = format!("the network helper: {what}: {}", io::Error::from(errno));
+    Failure::new(Code::SandboxSetupFailed, text)
 }
 
 /// A socket to serve.
@@ -41,7 +112,7 @@ pub struct Offer {
 pub struct Network {
     helper: helper::Helper,
     /// The other end of the helper's channel: it ends with this.
-    _control: OwnedFd,
+    control: Arc<Control>,
 }
 
 impl Network {
@@ -51,29 +122,46 @@ impl Network {
     /// # Errors
     ///
     /// `SANDBOX_SETUP_FAILED`, as socketpair(2) and fork(2).
-    pub fn start(offers: Vec<Offer>, maker: Option<OwnedFd>) -> Result<Network, Failure> {
-        let failed = |what: &str, errno: Errno| {
-            let text = format!("the network helper: {what}: {}", io::Error::from(errno));
-            Failure::new(Code::SandboxSetupFailed, text)
-        };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    pub fn start(
+        offers: Vec<Offer>,
+        maker: Option<OwnedFd>,
+        domains: Option<Domains>,
+    ) -> Result<Network, Failure> {
+        let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(|errno| failed("socketpair", errno))?;
+        rustix::io::ioctl_fionbio(&theirs, true).map_err(|errno| failed("ioctl", errno))?;
+        // Kept here as well: nobody else is to have such a port, whatever becomes of the helper.
+        let proxies = offers.iter().filter(|offer| offer.role == Role::Proxy);
+        let held: Result<Vec<OwnedFd>, Errno> =
+            proxies.map(|offer| rustix::io::fcntl_dupfd_cloexec(&offer.socket, 3)).collect();
+        let control = Control::new(ours, held.map_err(|errno| failed("dup", errno))?);
         let work = || {
             let sockets = offers.iter().map(|offer| offer.socket.as_fd());
             let others = [Some(theirs.as_fd()), maker.as_ref().map(AsFd::as_fd)];
             let keep: Vec<_> = sockets.chain(others.into_iter().flatten()).collect();
             // Whatever fails, nothing is served then.
             if confine::confine(&keep).is_ok() {
-                let _ = serve::serve(offers, maker, theirs);
+                let _ = serve::serve(offers, maker, domains, theirs);
             }
         };
         let helper = helper::fork(c"network", work).map_err(|errno| failed("fork", errno))?;
-        Ok(Network { helper, _control: ours })
+        Ok(Network { helper, control: Arc::new(control) })
+    }
+
+    /// The launcher's end of the channel.
+    pub fn control(&self) -> &Arc<Control> {
+        &self.control
     }
 
     /// The helper's pid.
     pub fn pid(&self) -> i32 {
         self.helper.pid()
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.control.finish();
     }
 }

@@ -1,6 +1,8 @@
 //! The helper's loop: one thread that serves all sockets.
 
-use super::{Offer, Role, relay};
+use super::channel::Channel;
+use super::proxy::Gate;
+use super::{Domains, Offer, Role, relay};
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::net::{TcpListener, TcpStream};
 
 /// How long nothing is accepted after that failed: for want of descriptors or memory, mostly.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -19,15 +21,31 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// # Errors
 ///
 /// As epoll_create(2) and its like.
-pub fn serve(offers: Vec<Offer>, maker: Option<OwnedFd>, control: OwnedFd) -> io::Result<()> {
+pub fn serve(
+    offers: Vec<Offer>,
+    maker: Option<OwnedFd>,
+    domains: Option<Domains>,
+    control: OwnedFd,
+) -> io::Result<()> {
     let maker = maker.map(Arc::new);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
+        let channel = Arc::new(Channel::new(control)?);
+        let gate = domains.map(|Domains { hosts, resolver, upstream }| {
+            Arc::new(Gate::new(hosts, resolver, upstream, Arc::clone(&channel)))
+        });
         for Offer { socket, role } in offers {
             match role {
                 Role::Host(port) => {
                     let listener = listener(socket)?;
                     tokio::spawn(accept(listener, move |stream, _| relay::to_host(stream, port)));
+                }
+                Role::Proxy => {
+                    let listener = listener(socket)?;
+                    let gate = gate.clone().ok_or(io::ErrorKind::InvalidInput)?;
+                    tokio::spawn(accept(listener, move |stream, from| {
+                        Arc::clone(&gate).serve(stream, from)
+                    }));
                 }
                 Role::Run(port) => {
                     let listener = listener(socket)?;
@@ -39,9 +57,8 @@ pub fn serve(offers: Vec<Offer>, maker: Option<OwnedFd>, control: OwnedFd) -> io
                 }
             }
         }
-        // It keeps messages apart, which reading it like a stream does not change.
-        let control = std::os::unix::net::UnixStream::from(control);
-        until_closed(UnixStream::from_std(control)?).await
+        channel.until_closed().await;
+        Ok(())
     })
 }
 
@@ -81,19 +98,6 @@ where
                 });
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
-        }
-    }
-}
-
-/// Reads what the launcher says until it is gone.
-async fn until_closed(control: UnixStream) -> io::Result<()> {
-    let mut message = [0; 64];
-    loop {
-        control.readable().await?;
-        match control.try_read(&mut message) {
-            Ok(0) => return Ok(()),
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-            _ => {}
         }
     }
 }
