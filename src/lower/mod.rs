@@ -24,6 +24,7 @@
 
 mod check;
 pub mod container;
+pub mod seatbelt;
 pub mod spec;
 mod strict;
 #[cfg(test)]

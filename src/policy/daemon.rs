@@ -45,10 +45,6 @@ const ELSEWHERE: &[&str] = &[
     "/var/snap/lxd/common/lxd/unix.socket",
 ];
 
-/// The names that container engines give their sockets wherever they put them.
-const NAMES: &[&str] =
-    &["buildkitd.sock", "containerd.sock", "crio.sock", "docker.sock", "podman.sock"];
-
 /// The sockets that are as good as the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Daemons {
@@ -59,6 +55,10 @@ pub struct Daemons {
 }
 
 impl Daemons {
+    /// The names that container engines give their sockets wherever they put them.
+    pub const NAMES: &'static [&'static str] =
+        &["buildkitd.sock", "containerd.sock", "crio.sock", "docker.sock", "podman.sock"];
+
     /// The well-known ones, and those that the variables of an environment name: `XDG_RUNTIME_DIR`,
     /// the bus addresses of D-Bus, and the hosts of container clients. `canonical` gives a path the
     /// form without symbolic links.
@@ -109,7 +109,7 @@ impl Daemons {
             || runtime_directory(path).is_some_and(|top| below(top, IN_RUNTIME_DIRECTORY))
             || self.runtime.as_ref().is_some_and(|top| below(top, IN_RUNTIME_DIRECTORY))
             || ELSEWHERE.iter().any(|known| known.as_bytes() == path)
-            || NAMES.iter().any(|known| known.as_bytes() == name)
+            || Self::NAMES.iter().any(|known| known.as_bytes() == name)
             || path.strip_prefix(b"/tmp/").is_some_and(|name| name.starts_with(b"dbus-"))
             || self.named.iter().any(|known| known.as_bytes() == path)
     }

@@ -117,6 +117,14 @@ pub struct Limits {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Macos {
+    /// Whether certificates may be verified by the system's service, which reaches the network.
+    pub allow_trustd: Option<Located<bool>>,
+    /// Whether events may be sent to other applications, which act outside of the sandbox.
+    pub allow_apple_events: Option<Located<bool>>,
+    /// Whether pseudoterminals may be made.
+    pub allow_pty: Option<Located<bool>>,
+    /// What the unified log says with each denial.
+    pub log_tag: Option<Located<String>>,
     /// Mach services that may be looked up; a trailing `*` matches any ending.
     pub allow_mach_lookup: Vec<Located<String>>,
 }

@@ -135,6 +135,11 @@ impl Glob {
         &self.body.text
     }
 
+    /// The components of the pattern.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.body.parts
+    }
+
     /// Whether the pattern matches at any depth below its anchor.
     pub(crate) fn starts_crossing(&self) -> bool {
         self.body.crossing & 1 != 0

@@ -16,6 +16,7 @@ pub(crate) enum Slot<'a> {
     Port(&'a mut Option<Located<u16>>),
     Ports(&'a mut Vec<Located<u16>>),
     Amount(&'a mut Option<Located<u64>>, Unit),
+    Tag(&'a mut Option<Located<String>>),
     Container(&'a mut Option<Located<AppContainerMode>>),
 }
 
@@ -124,6 +125,10 @@ pub(crate) const KEYS: &[Key] = &[
     kept("limits", "cpu", |d| Slot::Amount(&mut d.limits.cpu, Unit::Cpus)),
     kept("limits", "time", |d| Slot::Amount(&mut d.limits.time, Unit::Seconds)),
     kept("macos", "allowMachLookup", |d| Slot::Services(&mut d.macos.allow_mach_lookup)),
+    kept("macos", "allowTrustd", |d| Slot::Flag(&mut d.macos.allow_trustd)),
+    kept("macos", "allowAppleEvents", |d| Slot::Flag(&mut d.macos.allow_apple_events)),
+    kept("macos", "allowPty", |d| Slot::Flag(&mut d.macos.allow_pty)),
+    kept("macos", "logTag", |d| Slot::Tag(&mut d.macos.log_tag)),
     kept("windows", "appContainerMode", |d| Slot::Container(&mut d.windows.app_container_mode)),
     kept("windows", "allowLoopback", |d| Slot::Flag(&mut d.windows.allow_loopback)),
     refused(
@@ -142,9 +147,9 @@ pub(crate) const KEYS: &[Key] = &[
     refused("", "credentials", "credentials are not masked or removed here; use denyRead"),
     ignored("", "ignoreViolations", "it silences reports, and every denial is reported here"),
     ignored("", "enableWeakerNestedSandbox", OPENS),
-    ignored("", "enableWeakerNetworkIsolation", MACOS_OPENS),
-    ignored("", "allowAppleEvents", MACOS_OPENS),
-    ignored("", "allowPty", MACOS_OPENS),
+    ignored("", "enableWeakerNetworkIsolation", "`macos.allowTrustd` is the key for it here"),
+    ignored("", "allowAppleEvents", "`macos.allowAppleEvents` is the key for it here"),
+    ignored("", "allowPty", "`macos.allowPty` is the key for it here"),
     ignored("", "allowBrowserProcess", MACOS_OPENS),
     ignored("", "ripgrep", OTHER_TOOL),
     ignored("", "mandatoryDenySearchDepth", "globs are matched at access time, at any depth"),

@@ -51,6 +51,10 @@ fn append(into: &mut Document, doc: Document) {
 
     let (a, b) = (&mut into.macos, doc.macos);
     a.allow_mach_lookup.extend(b.allow_mach_lookup);
+    replace(&mut a.allow_trustd, b.allow_trustd);
+    replace(&mut a.allow_apple_events, b.allow_apple_events);
+    replace(&mut a.allow_pty, b.allow_pty);
+    replace(&mut a.log_tag, b.log_tag);
 
     let (a, b) = (&mut into.windows, doc.windows);
     replace(&mut a.app_container_mode, b.app_container_mode);

@@ -17,7 +17,7 @@
 
 mod anchor;
 pub mod carve;
-mod component;
+pub(crate) mod component;
 pub mod daemon;
 pub mod decide;
 pub mod document;

@@ -121,6 +121,7 @@ impl Reader<'_> {
                         let value = self::amount(&node, &at, unit)?;
                         *amount = Some(Located::new(value, at).typed_as(typed(&node)));
                     }
+                    Slot::Tag(tag) => *tag = Some(Located::new(self::tag(&node, &at)?, at)),
                     Slot::Container(mode) => {
                         *mode = Some(Located::new(container(&node, &at)?, at));
                     }
@@ -189,6 +190,26 @@ fn indexed(key: &str, at: usize) -> String {
     // Writing to a string does not fail.
     let _ = write!(indexed, "{key}[{at}]");
     indexed
+}
+
+/// The longest tag, in bytes.
+const MAX_TAG_BYTES: usize = 64;
+
+/// What each denial is marked with: a word, so that it means nothing else wherever it is printed.
+fn tag(node: &Node, origin: &Origin) -> Result<String> {
+    let text = match &node.value {
+        Value::String(text) => text,
+        other => return Err(wrong_type(origin, "a word", other)),
+    };
+    let word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if text.is_empty() || text.len() > MAX_TAG_BYTES || !text.chars().all(word) {
+        let message = format!(
+            "{} is no tag: 1 to {MAX_TAG_BYTES} letters, digits, `.`, `_` and `-`",
+            shown(text)
+        );
+        return Err(PolicyError::at(error::PARSE_FAILED, origin, message));
+    }
+    Ok(text.clone())
 }
 
 fn paths(node: Node, origin: &Origin, patterns: &mut usize) -> Result<Paths> {

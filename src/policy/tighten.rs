@@ -31,11 +31,17 @@ pub fn tighten(base: ResolvedPolicy, exe: ResolvedPolicy) -> Result<ResolvedPoli
     least(&mut limits.cpu, own.cpu);
     least(&mut limits.time, own.time);
 
-    let services = &mut out.macos.allow_mach_lookup;
-    subset(services, exe.macos.allow_mach_lookup, |wide, narrow| match wide.strip_suffix('*') {
-        Some(start) => narrow.starts_with(start),
-        None => wide == narrow,
+    let (macos, own) = (&mut out.macos, exe.macos);
+    subset(&mut macos.allow_mach_lookup, own.allow_mach_lookup, |wide, narrow| {
+        match wide.strip_suffix('*') {
+            Some(start) => narrow.starts_with(start),
+            None => wide == narrow,
+        }
     })?;
+    flag(&mut macos.allow_trustd, own.allow_trustd)?;
+    flag(&mut macos.allow_apple_events, own.allow_apple_events)?;
+    flag(&mut macos.allow_pty, own.allow_pty)?;
+    macos.log_tag = macos.log_tag.take().or(own.log_tag);
 
     let (windows, own) = (&mut out.windows, exe.windows);
     flag(&mut windows.allow_loopback, own.allow_loopback)?;

@@ -4,6 +4,7 @@ mod addresses;
 mod arbitrary;
 mod globs;
 mod learned;
+mod seatbelt;
 #[cfg(target_os = "linux")]
 mod seccomp;
 
