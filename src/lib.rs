@@ -7,6 +7,8 @@ pub mod learn;
 #[cfg(target_os = "linux")]
 pub mod linux;
 pub mod lower;
+#[cfg(target_os = "macos")]
+pub mod macos;
 #[cfg(target_os = "linux")]
 pub mod oci;
 pub mod plan;

@@ -35,8 +35,8 @@ use std::time::SystemTime;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use crate::trap::{Code, Sink, State, Style, Trap};
-use args::{Args, Command, RunArgs, What};
+use crate::trap::{Code, State, Style, Trap};
+use args::{Args, Command, RunArgs};
 use container::args::{
     ContainerCommand, CreateArgs, DeleteArgs, ExecArgs, GlobalArgs, IdArgs, KillArgs,
 };
@@ -47,6 +47,8 @@ pub use error::{Error, Failure};
 pub use load::{MAX_BYTES, Source, load};
 #[cfg(target_os = "linux")]
 pub use trapfd::TrapFd;
+#[cfg(target_os = "linux")]
+use {crate::trap::Sink, args::What};
 
 /// There is no trap descriptor on this platform.
 #[cfg(not(target_os = "linux"))]

@@ -14,12 +14,22 @@ pub fn check(policy: ResolvedPolicy, accept: &[String]) -> Result<(), Failure> {
     crate::linux::launch::refuse_shortfalls(&planned(policy)?.0, accept)
 }
 
+/// Refuses a policy that this platform cannot enforce.
+///
+/// # Errors
+///
+/// The first shortfall that `accept` does not name.
+#[cfg(target_os = "macos")]
+pub fn check(policy: ResolvedPolicy, accept: &[String]) -> Result<(), Failure> {
+    crate::macos::refuse(&policy, accept)
+}
+
 /// This platform has no plan to check against yet.
 ///
 /// # Errors
 ///
 /// None.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 pub fn check(_: ResolvedPolicy, _: &[String]) -> Result<(), Failure> {
     Ok(())
 }
@@ -34,12 +44,29 @@ pub fn print(policy: ResolvedPolicy, args: &PlanArgs) -> Result<u8, Error> {
     linux::print(policy, args)
 }
 
+/// Prints the sandbox profile that would hold the policy; exit code 1 where a shortfall refuses.
+///
+/// # Errors
+///
+/// An error when standard output cannot be written.
+#[cfg(target_os = "macos")]
+pub fn print(policy: ResolvedPolicy, args: &PlanArgs) -> Result<u8, Error> {
+    use crate::lower::seatbelt;
+    let refused = crate::macos::refuse(&policy, &args.accept).err().map(|failure| failure.message);
+    let profile = seatbelt::profile(&policy, seatbelt::Run::default());
+    let report = serde_json::json!({
+        "runs": refused.is_none(), "shortfall": refused, "profile": profile,
+    });
+    super::output::document(args.inspect.output.format, &report, || profile.clone())?;
+    Ok(u8::from(refused.is_some()))
+}
+
 /// Says that this platform has no plan.
 ///
 /// # Errors
 ///
 /// `PLATFORM_UNSUPPORTED`, always.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 pub fn print(_: ResolvedPolicy, _: &PlanArgs) -> Result<u8, Error> {
     let message = "`policy plan` is not available on this platform";
     Err(Failure::new(crate::trap::Code::PlatformUnsupported, message).into())

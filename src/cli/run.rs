@@ -100,12 +100,43 @@ mod linux {
     }
 }
 
+/// Runs it and returns its exit code.
+///
+/// # Errors
+///
+/// An error when the program did not run.
+#[cfg(target_os = "macos")]
+pub fn run(args: &RunArgs, what: What<'_>, _: Option<&TrapFd>) -> Result<u8, Error> {
+    use crate::lower::Run;
+
+    let What::Program { .. } = what else {
+        let message = "bundles are not run on this platform yet";
+        return Err(Failure::new(Code::PlatformUnsupported, message).into());
+    };
+    let [program, ..] = &args.command[..] else {
+        return Err(Error::Usage("nothing to run".to_owned()));
+    };
+    let policy = super::resolve::resolved(&args.policy, Some(program), &super::HostFiles)?;
+    let variable = |(mut name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        name.push("=");
+        name.push(value);
+        name
+    };
+    let env = std::env::vars_os().map(variable).collect();
+    crate::macos::launch::run(Run {
+        args: args.command.clone(),
+        env,
+        policy,
+        accept: args.accept.clone(),
+    })
+}
+
 /// Says that this platform runs nothing yet.
 ///
 /// # Errors
 ///
 /// `PLATFORM_UNSUPPORTED`, always.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 pub fn run(_: &RunArgs, _: What<'_>, _: Option<&TrapFd>) -> Result<u8, Error> {
     Err(Failure::new(Code::PlatformUnsupported, "`run` is not available on this platform").into())
 }

@@ -113,12 +113,12 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && may_execute(path)
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 fn may_execute(path: &Path) -> bool {
     rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 fn may_execute(_: &Path) -> bool {
     true
 }
@@ -149,7 +149,14 @@ pub fn policy(program: &OsStr, paths: &OsStr, cwd: &Path) -> Result<Option<Sourc
     }
 }
 
+/// The error of getxattr(2) where there is no such attribute.
 #[cfg(target_os = "linux")]
+const ABSENT: rustix::io::Errno = rustix::io::Errno::NODATA;
+/// The error of getxattr(2) where there is no such attribute.
+#[cfg(target_os = "macos")]
+const ABSENT: rustix::io::Errno = rustix::io::Errno::NOATTR;
+
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 fn attribute(path: &Path) -> io::Result<Option<Vec<u8>>> {
     use rustix::io::Errno;
     // The most that the kernel stores, limits.h XATTR_SIZE_MAX.
@@ -159,7 +166,7 @@ fn attribute(path: &Path) -> io::Result<Option<Vec<u8>>> {
             value.truncate(length);
             Ok(Some(value))
         }
-        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(ABSENT | Errno::OPNOTSUPP) => Ok(None),
         // Reading an attribute takes read permission on the file, listing the names takes none: a
         // program that is executable only is refused just where it does have a policy.
         Err(Errno::ACCESS) => {
@@ -174,7 +181,7 @@ fn attribute(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 fn attribute(_: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(None)
 }
