@@ -16,10 +16,10 @@ BIN = $(OUT)/landstrip
 PACKED := -C link-arg=-Wl,-z,pack-relative-relocs
 SHARE := $(TARGET)/share
 
-.PHONY: help run build check test integration fuzz bench man schema install
+.PHONY: help run build check check-macos test integration fuzz bench man schema install
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 13
 
 run: build ## Set up, and show the main job on a real crate
 	@tools/demo.sh $(BIN)
@@ -37,6 +37,10 @@ check: ## Check format, lints, documentation, licences and sources
 	cargo clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
 	@tools/deny.sh $(CARGO_DENY_VERSION) check licenses bans sources
+
+check-macos: ## Compile and lint for macOS (on Debian, which has the sources of the standard library)
+	@tools/deps.sh $(MACOS_PACKAGES)
+	@tools/check-macos.sh
 
 test: ## Set up, and run every test (as root: again as an ordinary user)
 	@tools/deps.sh $(TEST_PACKAGES)
