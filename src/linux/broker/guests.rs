@@ -187,7 +187,7 @@ impl Broker {
     }
 }
 
-/// A process that becomes a guest: its connection to a [`Desk`].
+/// A process that becomes a guest: its connection to a `Desk`.
 pub struct Guest(OwnedFd);
 
 impl Guest {

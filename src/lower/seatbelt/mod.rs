@@ -4,7 +4,7 @@
 //! the policy does, it says less, never more:
 //!
 //! - where globs that allow and globs that deny meet, denial wins;
-//! - a denial covers both cases of a letter (see [`regex`]);
+//! - a denial covers both cases of a letter (see `regex`);
 //! - hard links and clones are refused, since nothing tells which name of a file a rule is about;
 //! - a Unix socket that the run made is known by its place alone, the run's temporary directory;
 //! - `localhost` is what the machine's own addresses are called there: more than loopback.
