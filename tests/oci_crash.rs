@@ -126,7 +126,7 @@ fn at_every_step(verb: &str, before: impl Fn(&Place, &str), args: impl Fn(&str) 
         }
         assert!(number < 500, "{verb} never ends");
     }
-    assert!(number > 5, "{verb}: only {number} steps");
+    assert!(number > 2, "{verb}: only {number} steps");
     none_is_left(&prefix);
     assert_eq!(Host::see(&place, &prefix), host, "{verb}");
 }
