@@ -207,7 +207,7 @@ fn what_others_do_otherwise_is_told() {
             "spec: other runtimes: {path}:1 filesystem.denyRead[0]: \"**/*.pem\": not held: a glob"
         ),
         "filesystem.allowWrite[1]: ".to_owned(),
-        "network.httpProxyPort, socksProxyPort: not given".to_owned(),
+        "network.httpProxyPort, socksProxyPort, hostPorts, expose: not given".to_owned(),
         "limits.time: not held".to_owned(),
     ] {
         assert!(said.contains(&line), "{line}: {said}");

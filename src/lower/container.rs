@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use oci_spec::runtime::Spec;
 use serde_json::{Map, Value, json};
 
-use super::spec::{Enforcement, host_root, internal, texts, to_value, with_enforcement};
+use super::spec::{Enforcement, host_root, internal, texts, to_value, user, with_enforcement};
 use super::{Identity, Refusal, Run};
 use crate::policy::path::is_within;
 use crate::policy::{
@@ -148,6 +148,10 @@ pub fn raise(given: &Spec, sums: &Sums, identity: &Identity) -> Result<Spec, Ref
         let annotation = super::spec::ENFORCEMENT;
         let message = format!("can only be what `spec` wrote, beside the annotation {annotation}");
         return Err(Refusal::new(key, message));
+    }
+    if rootless {
+        // In the namespace it was root; here it is who runs this.
+        put(&mut value, USER, to_value(&user(identity)?)?);
     }
     serde_json::from_value(value).map_err(internal)
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use oci_spec::runtime::{
     Capabilities, Capability, LinuxBuilder, LinuxCapabilitiesBuilder, LinuxCpuBuilder,
     LinuxMemoryBuilder, LinuxPidsBuilder, LinuxResources, LinuxResourcesBuilder, ProcessBuilder,
-    RootBuilder, Spec, SpecBuilder, UserBuilder,
+    RootBuilder, Spec, SpecBuilder, User, UserBuilder,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,13 +62,17 @@ pub(super) fn with_enforcement(spec: &mut Spec, content: &Enforcement) -> Result
     Ok(())
 }
 
+/// Who launches, in OCI's words.
+pub(super) fn user(identity: &Identity) -> Result<User, Refusal> {
+    let user = UserBuilder::default().uid(identity.uid).gid(identity.gid);
+    user.additional_gids(identity.groups.clone()).build().map_err(internal)
+}
+
 /// What OCI's own fields say of a host-root run.
 pub(super) fn host_root(run: &Run, identity: &Identity) -> Result<Spec, Refusal> {
-    let user = UserBuilder::default().uid(identity.uid).gid(identity.gid);
-    let user = user.additional_gids(identity.groups.clone()).build().map_err(internal)?;
     let process = ProcessBuilder::default()
         .terminal(identity.terminal)
-        .user(user)
+        .user(user(identity)?)
         .args(texts("process.args", &run.args)?)
         .env(texts("process.env", &run.env)?)
         .cwd(run.policy.cwd.clone())
@@ -155,7 +159,7 @@ pub(super) fn internal(error: impl std::fmt::Display) -> Refusal {
     Refusal { key: None, line: None, message: error.to_string() }
 }
 
-pub(super) fn to_value(spec: &Spec) -> Result<Value, Refusal> {
+pub(super) fn to_value(spec: &impl Serialize) -> Result<Value, Refusal> {
     let mut value = serde_json::to_value(spec).map_err(internal)?;
     let sets = ["bounding", "effective", "permitted", "inheritable", "ambient"];
     let sets = sets.map(|set| format!("/process/capabilities/{set}"));
