@@ -387,7 +387,8 @@ except OSError as e: print(e.errno)
     kill_process(pid, Signal::KILL).expect("kill");
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("the rest");
-    assert_eq!(rest, "104\n111\n");
+    // A reset where the helper had not taken the connection yet, the end of it where it had.
+    assert!(["104\n111\n", "b''\n111\n"].contains(&&*rest), "{rest}");
     assert!(run.wait().expect("its end").success());
 }
 
