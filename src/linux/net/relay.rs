@@ -67,7 +67,6 @@ async fn to(
             Err(error) => last = error,
         }
     }
-    reset(&from);
     Err(last)
 }
 

@@ -37,7 +37,7 @@ pub fn serve(
         for Offer { socket, role } in offers {
             match role {
                 Role::Host(port) => {
-                    let listener = listener(socket)?;
+                    let listener = relayed(socket)?;
                     tokio::spawn(accept(listener, move |stream, _| relay::to_host(stream, port)));
                 }
                 Role::Proxy => {
@@ -48,7 +48,7 @@ pub fn serve(
                     }));
                 }
                 Role::Run(port) => {
-                    let listener = listener(socket)?;
+                    let listener = relayed(socket)?;
                     let maker = maker.clone().ok_or(io::ErrorKind::InvalidInput)?;
                     tokio::spawn(accept(listener, move |stream, _| {
                         let maker = Arc::clone(&maker);
@@ -77,6 +77,13 @@ fn listener(socket: OwnedFd) -> io::Result<TcpListener> {
     let listener = std::net::TcpListener::from(socket);
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
+}
+
+/// A listening socket of the relay. Its connections come with the option: until one is joined and all is said,
+/// whatever ends it is no end, that of this process included.
+fn relayed(socket: OwnedFd) -> io::Result<TcpListener> {
+    relay::reset(&socket);
+    listener(socket)
 }
 
 /// Serves each connection that `listener` accepts, at the same time.
