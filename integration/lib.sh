@@ -48,10 +48,11 @@ soon() {
     return 1
 }
 
-# Runs a command on a terminal, whose input does not end before the command does.
+# Runs a command on a terminal, whose input does not end before the command does. By bash, which knows our functions:
+# script takes $SHELL, and sh without one.
 pty() { # COMMAND
     [ -p "$results.in" ] || mkfifo "$results.in"
-    script -qec "$1" /dev/null <> "$results.in"
+    SHELL=/bin/bash script -qec "$1" /dev/null <> "$results.in"
 }
 
 # check NAME WANTED SCRIPT: the script ends well, and what it prints matches, in any case. A line goes to standard
