@@ -56,10 +56,10 @@ fn a_listed_host_is_reached_by_every_protocol() {
     let ways = [
         ("--noproxy ''", "a.localhost", "http"),
         ("--noproxy '' -p", "a.localhost", "connect"),
-        ("--noproxy '' -x $ALL_PROXY", "a.localhost", "socks5"),
+        ("--noproxy '' -x socks5h://${HTTP_PROXY#*//}", "a.localhost", "socks5"),
         ("--noproxy '' --http2-prior-knowledge -p", "a.localhost", "connect"),
         ("--noproxy '*'", "127.0.0.1", "tcp"),
-        ("--noproxy '' -x ${ALL_PROXY%%h*}://${ALL_PROXY#*//}", "127.0.0.1", "socks5"),
+        ("--noproxy '' -x socks5://${HTTP_PROXY#*//}", "127.0.0.1", "socks5"),
     ];
     for (options, host, protocol) in ways {
         let get = |host: &str, port: u16| {

@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Proxies by the scheme of what is fetched.
 const HTTP: [&str; 4] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"];
-/// For every other scheme.
+/// For every other scheme: by HTTP, too, since some libraries fail at the sight of a proxy of SOCKS (Python's httpx
+/// without socksio, requests without PySocks).
 const OTHERS: [&str; 2] = ["ALL_PROXY", "all_proxy"];
 /// What needs none: this host, which is reached without, or not at all.
 const NONE: [&str; 2] = ["NO_PROXY", "no_proxy"];
@@ -27,8 +28,8 @@ pub fn with_proxy(mut env: Vec<OsString>, port: u16) -> Vec<OsString> {
         let way = format!("nc -X connect -x 127.0.0.1:{port} %h %p");
         more.push(format!("GIT_SSH_COMMAND=ssh -o ProxyCommand='{way}'"));
     }
-    more.extend(HTTP.map(|name| format!("{name}=http://127.0.0.1:{port}")));
-    more.extend(OTHERS.map(|name| format!("{name}=socks5h://127.0.0.1:{port}")));
+    let by_http = |name| format!("{name}=http://127.0.0.1:{port}");
+    more.extend(HTTP.into_iter().chain(OTHERS).map(by_http));
     more.extend(NONE.map(|name| format!("{name}=localhost,127.0.0.1,::1")));
     env.retain(|variable| name(variable) != "NODE_USE_ENV_PROXY");
     env.extend(more.into_iter().map(OsString::from));
@@ -44,7 +45,7 @@ mod tests {
         let env = ["HTTPS_PROXY=http://else:1", "A=https_proxy=x", "GIT_SSH_COMMAND=mine"];
         let env = with_proxy(env.map(OsString::from).to_vec(), 7);
         let has = |text: &str| env.contains(&text.into());
-        assert!(has("HTTPS_PROXY=http://127.0.0.1:7") && has("all_proxy=socks5h://127.0.0.1:7"));
+        assert!(has("HTTPS_PROXY=http://127.0.0.1:7") && has("all_proxy=http://127.0.0.1:7"));
         assert!(has("A=https_proxy=x") && has("GIT_SSH_COMMAND=mine"));
         assert!(!has("HTTPS_PROXY=http://else:1"));
         let ssh = |env: &[OsString]| {
