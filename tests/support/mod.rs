@@ -11,6 +11,7 @@ pub mod attack;
 pub mod client;
 pub mod container;
 pub mod have;
+pub mod internet;
 pub mod mutations;
 pub mod net;
 pub mod place;

@@ -17,6 +17,8 @@ use tokio::net::{TcpSocket, TcpStream};
 
 /// What a pipe holds, in bytes, where the kernel lets it: what moves at a time.
 const ROOM: usize = 256 << 10;
+/// What is copied at a time where there is no pipe, in bytes.
+const COPIED: usize = 4 << 10;
 /// Pipes that are kept for the next connection that has something to say.
 const KEPT: usize = 64;
 
@@ -111,16 +113,19 @@ pub fn reset(stream: &impl AsFd) {
 async fn pump(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
     loop {
         from.readable().await?;
-        let pipe = Pipe::take()?;
+        let Ok(pipe) = Pipe::take() else {
+            // No descriptors are left.
+            match copy(from, to).await? {
+                0 => return end(to),
+                _ => continue,
+            }
+        };
         loop {
             let got = from.try_io(Interest::READABLE, || pipe.fill(from.as_fd()));
             let mut left = match got {
                 Ok(0) => {
                     pipe.keep();
-                    return match shutdown(to, Shutdown::Write) {
-                        Err(Errno::NOTCONN) => Ok(()),
-                        result => Ok(result?),
-                    };
+                    return end(to);
                 }
                 Ok(got) => got,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -132,6 +137,30 @@ async fn pump(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
         }
         pipe.keep();
     }
+}
+
+/// Ends what is said to `to`, unless it has gone.
+fn end(to: &TcpStream) -> io::Result<()> {
+    match shutdown(to, Shutdown::Write) {
+        Err(Errno::NOTCONN) => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+/// Moves some of what `from` says to `to`, without a pipe: how many bytes, 0 at the end.
+async fn copy(from: &TcpStream, to: &TcpStream) -> io::Result<usize> {
+    let mut buffer = vec![0; COPIED];
+    let got = match from.try_read(&mut buffer) {
+        // Nothing is moved, and it is no end.
+        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(1),
+        got => got?,
+    };
+    let mut left = &buffer[..got];
+    while !left.is_empty() {
+        let wrote = to.async_io(Interest::WRITABLE, || to.try_write(left)).await?;
+        left = &left[wrote..];
+    }
+    Ok(got)
 }
 
 /// A pipe between two sockets.

@@ -1,6 +1,6 @@
 //! The helper's loop: one thread that serves all sockets.
 
-use super::channel::Channel;
+use super::channel::{Channel, Refused};
 use super::proxy::Gate;
 use super::{Domains, Offer, Role, relay};
 use rustix::process::{Resource, getrlimit};
@@ -38,19 +38,23 @@ pub fn serve(
             match role {
                 Role::Host(port) => {
                     let listener = relayed(socket)?;
-                    tokio::spawn(accept(listener, move |stream, _| relay::to_host(stream, port)));
+                    let full = full(&channel, port);
+                    let serve = move |stream, _| relay::to_host(stream, port);
+                    tokio::spawn(accept(listener, full, serve));
                 }
                 Role::Proxy => {
                     let listener = listener(socket)?;
+                    let full = full(&channel, listener.local_addr()?.port());
                     let gate = gate.clone().ok_or(io::ErrorKind::InvalidInput)?;
-                    tokio::spawn(accept(listener, move |stream, from| {
+                    tokio::spawn(accept(listener, full, move |stream, from| {
                         Arc::clone(&gate).serve(stream, from)
                     }));
                 }
                 Role::Run(port) => {
                     let listener = relayed(socket)?;
+                    let full = full(&channel, port);
                     let maker = maker.clone().ok_or(io::ErrorKind::InvalidInput)?;
-                    tokio::spawn(accept(listener, move |stream, _| {
+                    tokio::spawn(accept(listener, full, move |stream, _| {
                         let maker = Arc::clone(&maker);
                         async move { relay::to_run(stream, port, maker.as_fd()).await }
                     }));
@@ -65,11 +69,35 @@ pub fn serve(
 /// The connections that are served now.
 static SERVED: AtomicUsize = AtomicUsize::new(0);
 
-/// How many there may be: each has two descriptors, and another two while something moves.
+/// Most connections at once, however many descriptors there are: what one takes of memory is bounded, and so
+/// is what all do.
+const MOST: usize = 16 * 1024;
+
+/// How many there may be: each has two descriptors. What else is needed is for the helper itself, and pipes,
+/// without which a connection is slower.
 fn most() -> usize {
     const OTHERS: u64 = 192;
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(files.saturating_sub(OTHERS) / 2).unwrap_or(usize::MAX).max(1)
+    usize::try_from(files.saturating_sub(OTHERS) / 2).unwrap_or(usize::MAX).clamp(1, MOST)
+}
+
+/// Tells that a connection to `port` is refused for want of room.
+fn full(channel: &Arc<Channel>, port: u16) -> impl Fn() + use<> {
+    let channel = Arc::clone(channel);
+    move || {
+        let most = most();
+        channel.tell(&Refused {
+            task: 0,
+            protocol: "tcp".to_owned(),
+            host: "localhost".to_owned(),
+            port,
+            entry: None,
+            message: Some(format!(
+                "{most} connections are served already, as many as there can be by RLIMIT_NOFILE, and at most {MOST}"
+            )),
+            unlisted: false,
+        });
+    }
 }
 
 /// A listening socket, as tokio has it.
@@ -86,15 +114,21 @@ fn relayed(socket: OwnedFd) -> io::Result<TcpListener> {
     listener(socket)
 }
 
-/// Serves each connection that `listener` accepts, at the same time.
-async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream, SocketAddr) -> F)
-where
+/// Serves each connection that `listener` accepts, at the same time; `full` is called where one finds no room.
+async fn accept<F>(
+    listener: TcpListener,
+    full: impl Fn(),
+    serve: impl Fn(TcpStream, SocketAddr) -> F,
+) where
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
     loop {
         match listener.accept().await {
             // Rather than to let it hang in the queue.
-            Ok((stream, _)) if SERVED.load(Ordering::Relaxed) >= most() => relay::reset(&stream),
+            Ok((stream, _)) if SERVED.load(Ordering::Relaxed) >= most() => {
+                relay::reset(&stream);
+                full();
+            }
             Ok((stream, from)) => {
                 let served = serve(stream, from);
                 SERVED.fetch_add(1, Ordering::Relaxed);

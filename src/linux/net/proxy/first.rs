@@ -18,13 +18,29 @@ pub enum First {
 pub const MOST: usize = 64 << 10;
 /// The longest first line of a request, in bytes.
 const LINE: usize = 16 << 10;
+/// The longest method of a request, in bytes.
+const METHOD: usize = 32;
 
 /// Looks at what a client has said so far.
 pub fn look(bytes: &[u8]) -> First {
     match bytes {
         [] | [22] => First::More,
         [22, 3, ..] => hello(bytes),
+        // Servers pass over an alert, say, and read on.
+        [20..=24, 3, ..] => First::Bad("it is TLS, and begins with no hello"),
         _ => request(bytes),
+    }
+}
+
+/// Looks at what a client has said where it says no more.
+pub fn look_at_all(bytes: &[u8]) -> First {
+    match look(bytes) {
+        // Some servers take a head that ends like this. A first line that does is none.
+        First::More if bytes.first() == Some(&22) || bytes.contains(&b'\n') => {
+            First::Bad("its first bytes are cut")
+        }
+        First::More => First::Nothing,
+        settled => settled,
     }
 }
 
@@ -113,14 +129,22 @@ fn take<'a>(rest: &mut &'a [u8], width: usize) -> Option<&'a [u8]> {
 
 fn request(bytes: &[u8]) -> First {
     let end = bytes.iter().take(LINE).position(|byte| *byte == b'\n');
-    let Some(end) = end else {
-        let word = bytes.iter().position(|byte| *byte == b' ').unwrap_or(bytes.len());
-        let method = bytes[..word].iter().all(u8::is_ascii_uppercase) && (1..=32).contains(&word);
-        return if method && bytes.len() < LINE { First::More } else { First::Nothing };
-    };
-    let line = bytes[..end].trim_ascii_end();
-    if !line.ends_with(b" HTTP/1.1") && !line.ends_with(b" HTTP/1.0") {
+    let line = &bytes[..end.unwrap_or(bytes.len().min(LINE))];
+    if !is_like_request(line) {
         return First::Nothing;
+    }
+    match end {
+        None if bytes.len() >= LINE => return First::Bad("its first line has no end"),
+        None => return First::More,
+        // In any case and of any version: servers differ in what they take.
+        Some(_) if line.trim_ascii_end() == b"PRI * HTTP/2.0" => return First::Nothing,
+        Some(_) => {
+            let is_version =
+                |part: &[u8]| is_blank(&part[0]) && part[1..].eq_ignore_ascii_case(b"HTTP/");
+            if !line.windows(6).any(is_version) {
+                return First::Nothing;
+            }
+        }
     }
     let mut headers = [httparse::EMPTY_HEADER; 128];
     let mut request = httparse::Request::new(&mut headers);
@@ -143,6 +167,19 @@ fn request(bytes: &[u8]) -> First {
         Ok(name) => First::Names(without_port(name).to_owned()),
         Err(_) => First::Bad("the request names a host that is not text"),
     }
+}
+
+/// Whether this can be the first line of a request, or the start of one: a method, and text.
+fn is_like_request(line: &[u8]) -> bool {
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let is_text = |byte: &u8| is_blank(byte) || *byte > b' ' && *byte != 0x7f;
+    let (method, rest) = line.split_at(line.iter().position(is_blank).unwrap_or(line.len()));
+    (1..=METHOD).contains(&method.len()) && method.iter().all(is_token) && rest.iter().all(is_text)
+}
+
+/// What servers take for a blank between the words of that line (RFC 9112, 3), Python's among them.
+fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b'\t' | 0x0b | 0x0c | b'\r' | b' ' | 0x1c..=0x1f | 0x85 | 0xa0)
 }
 
 /// The host in an authority.
@@ -194,6 +231,18 @@ mod tests {
     }
 
     #[test]
+    fn what_ends_early_is_cut_or_names_nothing() {
+        for text in ["", "PING", "GET / HTTP/1.1"] {
+            assert_eq!(look_at_all(text.as_bytes()), First::Nothing, "{text}");
+        }
+        for text in ["GET / HTTP/1.1\r\nHost: a.b", "GET / HTTP/1.1\n", "\x16\x03"] {
+            assert!(matches!(look_at_all(text.as_bytes()), First::Bad(_)), "{text}");
+        }
+        let whole = b"GET / HTTP/1.1\r\nHost: a.b\r\n\r\n";
+        assert_eq!(look_at_all(whole), First::Names("a.b".into()));
+    }
+
+    #[test]
     fn a_request_names_its_host() {
         for (text, expected) in [
             ("GET / HTTP/1.1\r\nHost: a.b\r\n\r\n", First::Names("a.b".into())),
@@ -207,7 +256,13 @@ mod tests {
             ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", First::Nothing),
             ("SSH-2.0-x\r\n", First::Nothing),
             ("EHLO me\r\n", First::Nothing),
-            ("get / HTTP/1.1 ", First::Nothing),
+            ("get / HTTP/1.1 ", First::More),
+            ("get / HTTP/1.1\r\nHost: a.b\r\n\r\n", First::Names("a.b".into())),
+            ("GET / HTTP/1.1\nHost: a.b\n\n", First::Names("a.b".into())),
+            ("GET /", First::More),
+            ("0032git-upload-pack /a.git\0host=a.b\0", First::Nothing),
+            ("*1\r\n$4\r\nPING\r\n", First::Nothing),
+            ("\0\0\0\x08\x04\0\x16/", First::Nothing),
         ] {
             assert_eq!(look(text.as_bytes()), expected, "{text}");
         }
@@ -217,6 +272,12 @@ mod tests {
             "GET / HTTP/1.1\r\nHost: a.b\r\n c.d\r\n\r\n",
             "GET / HTTP/1.1\r\nHost : a.b\r\n\r\n",
             "GET / HTTP/1.1\r\nHo\0st: a.b\r\n\r\n",
+            "GET / HTTP/1.2\r\nHost: a.b\r\n\r\n",
+            "GET / http/1.1\r\nHost: a.b\r\n\r\n",
+            "GET / HTTP/1.1 x\r\nHost: a.b\r\n\r\n",
+            "GET\x0b/\x0bHTTP/1.1\r\nHost: a.b\r\n\r\n",
+            &("GET /".to_owned() + &"x".repeat(LINE)),
+            "\x15\x03\x01\0\x02\x01\x5a",
         ] {
             assert!(matches!(look(text.as_bytes()), First::Bad(_)), "{text}");
         }

@@ -3,6 +3,7 @@
 //! hyper reads and writes every message anew, so that nothing which is read in two ways gets through: the
 //! length of a body is what was read of it, and headers about one connection end here.
 
+use super::waiting::Place;
 use super::{Asker, Failed, GREETING, Gate, first, tunnel};
 use crate::policy::Host;
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::TcpStream;
 
 type Body = Either<Incoming, Full<Bytes>>;
@@ -34,13 +35,16 @@ const OF_CONNECTIONS: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// Serves the requests of one connection.
+/// Serves the request of a connection, which has `place` until it has come. There is one in each: another would
+/// need a connection to its host of its own, too.
 ///
 /// # Errors
 ///
 /// As either end has seen.
-pub async fn serve(gate: Arc<Gate>, client: TcpStream, task: i32) -> io::Result<()> {
+pub async fn serve(gate: Arc<Gate>, client: TcpStream, task: i32, place: Place) -> io::Result<()> {
+    let place = Mutex::new(Some(place));
     let service = service_fn(move |request| {
+        place.lock().unwrap_or_else(PoisonError::into_inner).take();
         let gate = Arc::clone(&gate);
         async move { Ok::<_, Infallible>(answer(&gate, task, request).await) }
     });
@@ -58,15 +62,21 @@ pub async fn serve(gate: Arc<Gate>, client: TcpStream, task: i32) -> io::Result<
 async fn answer(gate: &Arc<Gate>, task: i32, request: Request<Incoming>) -> Response<Body> {
     let result = match *request.method() {
         Method::CONNECT => connect(gate, Asker { task, protocol: "connect" }, request).await,
-        _ => forward(gate, Asker { task, protocol: "http" }, request).await,
+        _ => forward(gate, Asker { task, protocol: "http" }, request).await.map(last),
     };
     result.unwrap_or_else(|(status, text)| {
         let mut response = Response::new(Either::Right(Full::from(format!("{text}\n"))));
         *response.status_mut() = status;
         let kind = HeaderValue::from_static("text/plain; charset=utf-8");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
-        response
+        last(response)
     })
+}
+
+/// Says that nothing follows in this connection.
+fn last(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// Opens a tunnel.

@@ -9,6 +9,7 @@ mod names;
 mod socks;
 mod tunnel;
 mod upstream;
+mod waiting;
 
 use super::channel::{Channel, Client, Purpose, Refused};
 use crate::policy::endpoint::host_line;
@@ -23,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use upstream::Proxy;
 pub use upstream::Upstream;
+use waiting::Waiting;
 
 /// How long one address has for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -61,6 +63,7 @@ pub struct Gate {
     resolver: Resolver,
     upstream: Upstream,
     channel: Arc<Channel>,
+    waiting: Arc<Waiting>,
 }
 
 impl Gate {
@@ -71,7 +74,7 @@ impl Gate {
         upstream: Upstream,
         channel: Arc<Channel>,
     ) -> Gate {
-        Gate { hosts, resolver, upstream, channel }
+        Gate { hosts, resolver, upstream, channel, waiting: Arc::default() }
     }
 
     /// Serves a connection from `from`, if it is one of the run.
@@ -86,12 +89,19 @@ impl Gate {
         client.set_nodelay(true)?;
         match to {
             Purpose::Proxy => {
-                let mut byte = [0];
-                let peeked = timeout(GREETING, client.peek(&mut byte)).await??;
-                match (peeked, byte[0]) {
-                    (0, _) => Ok(()),
-                    (_, socks::VERSION) => socks::serve(&self, client, task).await,
-                    _ => http::serve(self, client, task).await,
+                let (place, lost) = self.waiting.enter();
+                let serve = async {
+                    let mut byte = [0];
+                    let peeked = timeout(GREETING, client.peek(&mut byte)).await??;
+                    match (peeked, byte[0]) {
+                        (0, _) => Ok(()),
+                        (_, socks::VERSION) => socks::serve(&self, client, task, place).await,
+                        _ => http::serve(Arc::clone(&self), client, task, place).await,
+                    }
+                };
+                tokio::select! {
+                    served = serve => served,
+                    () = lost.wait() => Ok(()),
                 }
             }
             Purpose::Address(to) => {

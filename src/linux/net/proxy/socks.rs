@@ -1,5 +1,6 @@
 //! SOCKS5 (RFC 1928), CONNECT alone and without authentication: who may use the proxy is known already.
 
+use super::waiting::Place;
 use super::{Asker, Failed, GREETING, Gate, tunnel};
 use crate::policy::Host;
 use std::io;
@@ -22,14 +23,15 @@ const CONNECT: u8 = 1;
 const NO_AUTHENTICATION: u8 = 0;
 const NO_METHOD: u8 = 0xff;
 
-/// Serves one client.
+/// Serves one client, which has `place` until it has said what it wants.
 ///
 /// # Errors
 ///
 /// As either end has seen; `InvalidData` for what is no SOCKS5.
-pub async fn serve(gate: &Gate, mut client: TcpStream, task: i32) -> io::Result<()> {
+pub async fn serve(gate: &Gate, mut client: TcpStream, task: i32, place: Place) -> io::Result<()> {
     let asker = Asker { task, protocol: "socks5" };
     let asked = timeout(GREETING, request(&mut client)).await??;
+    drop(place);
     let (host, port) = match asked {
         Ok(asked) => asked,
         Err(code) => return reply(&mut client, code).await,

@@ -8,7 +8,7 @@ use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 /// How long a client has for the rest of what it began to say.
 const REST: Duration = Duration::from_secs(10);
@@ -25,38 +25,53 @@ pub async fn run(
     mut said: Vec<u8>,
     to: (&Host, u16),
 ) -> io::Result<()> {
+    pass_over_blank(&mut said, &mut server).await?;
     let mut settled = first::look(&said);
     // A server may speak first.
     let mut greeting = [0; 4096];
-    let mut until = None;
+    let mut greets = true;
+    let mut unfinished = None;
     while settled == First::More {
         let step = async {
             tokio::select! {
                 read = client.read_buf(&mut said) => read.map(|read| (read, true)),
-                read = server.read(&mut greeting) => read.map(|read| (read, false)),
+                read = server.read(&mut greeting), if greets => read.map(|read| (read, false)),
             }
         };
-        let step = match until {
-            None => Ok(step.await),
-            Some(until) => timeout_at(until, step).await,
+        let step = match &mut unfinished {
+            None => Some(step.await),
+            Some((_place, rest)) => tokio::select! {
+                step = step => Some(step),
+                () = rest => None,
+            },
         };
-        let Ok(step) = step else {
+        let Some(step) = step else {
             gate.refuse_other(asker, to, "its first bytes have no end");
             relay::reset(&client);
             return Ok(());
         };
         let (read, from_client) = step?;
-        if from_client {
-            until.get_or_insert_with(|| Instant::now() + REST);
+        pass_over_blank(&mut said, &mut server).await?;
+        if !said.is_empty() && unfinished.is_none() {
+            let (place, lost) = gate.waiting.enter();
+            let rest = async {
+                let _ = timeout(REST, lost.wait()).await;
+            };
+            unfinished = Some((place, Box::pin(rest)));
         }
-        if !from_client && read > 0 {
-            client.write_all(&greeting[..read]).await?;
-            continue;
-        }
-        if read == 0 {
-            break;
-        }
-        settled = first::look(&said);
+        settled = match (read, from_client) {
+            (0, true) => first::look_at_all(&said),
+            (_, true) => first::look(&said),
+            (0, false) => {
+                greets = false;
+                client.shutdown().await?;
+                First::More
+            }
+            (_, false) => {
+                client.write_all(&greeting[..read]).await?;
+                First::More
+            }
+        };
     }
     let says = match settled {
         First::More | First::Nothing => None,
@@ -68,9 +83,20 @@ pub async fn run(
         relay::reset(&client);
         return Ok(());
     }
+    drop(unfinished);
     server.write_all(&said).await?;
     drop(said);
     relay::join(&client, &server).await
+}
+
+/// Passes on what servers pass over before a request: ends of lines.
+async fn pass_over_blank(said: &mut Vec<u8>, server: &mut TcpStream) -> io::Result<()> {
+    let blank = said.iter().take_while(|byte| b"\r\n".contains(byte)).count();
+    if blank > 0 {
+        server.write_all(&said[..blank]).await?;
+        said.drain(..blank);
+    }
+    Ok(())
 }
 
 /// What is wrong with a connection to `host` in which the client names `name`, if anything.
