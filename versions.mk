@@ -5,8 +5,8 @@ CARGO_DENY_VERSION := 0.20.2
 # Debian packages: to build (a linker and static glibc), to test, to test with engines, to compare speed with, to
 # check for macOS with.
 BUILD_PACKAGES := gcc libc6-dev
-TEST_PACKAGES := $(BUILD_PACKAGES) acl attr bash busybox-static crun curl git iproute2 procps \
-    python3 runc strace uidmap util-linux
+TEST_PACKAGES := $(BUILD_PACKAGES) acl attr bash busybox-static crun curl git iproute2 netcat-openbsd openssh-client \
+    openssl procps python3 python3-grpcio runc strace uidmap util-linux
 ENGINE_PACKAGES := $(BUILD_PACKAGES) buildah busybox-static catatonit conmon containerd crun iproute2 iptables \
     netavark podman python3-grpcio python3-yaml runc slirp4netns uidmap util-linux
 BENCH_PACKAGES := $(BUILD_PACKAGES) bubblewrap busybox-static crun git golang-github-containers-common grep runc
