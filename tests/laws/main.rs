@@ -3,6 +3,7 @@
 mod addresses;
 mod arbitrary;
 mod globs;
+mod hosts;
 mod learned;
 mod seatbelt;
 #[cfg(target_os = "linux")]
