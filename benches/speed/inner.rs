@@ -73,6 +73,13 @@ fn load(words: &[&str]) -> io::Result<()> {
         }
         ["connect-tcp", count] => number(count).and_then(connect_tcp),
         ["connect-unix", path, count] => number(count).and_then(|n| connect_unix(path, n)),
+        ["serve"] => serve(),
+        ["receive", way, port, count] => {
+            connected(way, port).and_then(|stream| receive(stream, number(count)?))
+        }
+        ["echo", way, port, count] => {
+            connected(way, port).and_then(|stream| echo(stream, number(count)?))
+        }
         ["least", mode, ref words @ ..] => least::supervise(mode, words),
         ["least-target", mode, ref words @ ..] => least::restrict(mode).and_then(|()| load(words)),
         ["denials", dir, count] => number(count).and_then(|n| denials(dir, n)),
@@ -210,6 +217,90 @@ fn connect_unix(path: &str, count: u32) -> io::Result<()> {
         Ok(())
     })?;
     fs::remove_file(path)
+}
+
+/// The first word of a client: bytes that nobody takes for HTTP or TLS, and what it wants.
+const RECEIVES: [u8; 2] = [0, 1];
+const ECHOES: [u8; 2] = [0, 2];
+
+/// What is said and read at a time in bulk, in bytes.
+const CHUNK: usize = 256 << 10;
+
+/// Says at which port of loopback it listens, and serves clients of [`receive`] and [`echo`] for ever.
+fn serve() -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    writeln!(io::stdout(), "{}", listener.local_addr()?.port())?;
+    loop {
+        let (stream, _) = listener.accept()?;
+        // A client that goes is no matter of the server's.
+        std::thread::spawn(move || serve_one(stream));
+    }
+}
+
+fn serve_one(mut stream: TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut first = [0; 2];
+    stream.read_exact(&mut first)?;
+    if first == RECEIVES {
+        let chunk = vec![7; CHUNK];
+        loop {
+            stream.write_all(&chunk)?;
+        }
+    }
+    let mut byte = [0];
+    loop {
+        stream.read_exact(&mut byte)?;
+        stream.write_all(&byte)?;
+    }
+}
+
+/// A connection to `port` of loopback: `direct`, or `connect` by the proxy that the environment names.
+fn connected(way: &str, port: &str) -> io::Result<TcpStream> {
+    let proxy = std::env::var("HTTP_PROXY").unwrap_or_default();
+    let own = proxy.rsplit(':').next().unwrap_or_default();
+    let to = if way == "direct" { port } else { own };
+    let mut stream = TcpStream::connect(("127.0.0.1", to.parse().map_err(io::Error::other)?))?;
+    stream.set_nodelay(true)?;
+    if way != "direct" {
+        write!(stream, "CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n")?;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte)?;
+            head.extend(byte);
+        }
+        if !head.starts_with(b"HTTP/1.1 200") {
+            return Err(io::Error::other("the proxy refuses"));
+        }
+    }
+    Ok(stream)
+}
+
+/// Reads so many MiB.
+fn receive(mut stream: TcpStream, mebibytes: u32) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK];
+    stream.write_all(&RECEIVES)?;
+    // The server has to begin.
+    stream.read_exact(&mut chunk)?;
+    let mut left = (mebibytes as usize) << 20;
+    let start = Instant::now();
+    while left > 0 {
+        match stream.read(&mut chunk)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            length => left = left.saturating_sub(length),
+        }
+    }
+    report(start, 1)
+}
+
+/// Says a byte and waits until it is back.
+fn echo(mut stream: TcpStream, count: u32) -> io::Result<()> {
+    stream.write_all(&ECHOES)?;
+    let mut byte = [7];
+    timed(count, || {
+        stream.write_all(&byte)?;
+        stream.read_exact(&mut byte)
+    })
 }
 
 /// Fails to create `count` files in `dir`, says that it is ready, and waits for the end of

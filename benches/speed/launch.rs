@@ -14,6 +14,7 @@ const SIBLINGS: &str = "launch, a deny beside 100,000 siblings";
 const GLOBS: &str = "launch, 40 deny globs";
 const BELOW: &str = "launch, 300,000 files below";
 const BELOW_GLOBS: &str = "launch, 300,000 files below, 40 deny globs";
+const NETWORK: &str = "launch, relay and domain proxy";
 const AGENT: &str = "launch, @agent";
 
 const MILLISECOND: f64 = 1e6;
@@ -30,6 +31,7 @@ pub fn group() -> Group {
             beside(GLOBS, globs),
             beside(BELOW, below),
             beside(BELOW_GLOBS, below_globs),
+            beside(NETWORK, network),
             beside(AGENT, agent),
         ],
     }
@@ -82,6 +84,15 @@ fn below(lab: &Lab) -> io::Result<Row> {
 fn below_globs(lab: &Lab) -> io::Result<Row> {
     let job = with_globs(lab, "launch-below-globs", lab.below()?)?;
     Ok(row(lab, BELOW_GLOBS, &job, like_empty()))
+}
+
+fn network(lab: &Lab) -> io::Result<Row> {
+    let network = json!({"hostPorts": [9], "allowedDomains": ["example.com"]});
+    let policy = lab.policy("launch-network", &json!({"network": network}))?;
+    let job = job(&lab.workspace("launch-network")?)
+        .under(["@workspace".into(), policy.into_os_string()])
+        .without_bubblewrap();
+    Ok(row(lab, NETWORK, &job, vec![Goal::OverRow(EMPTY, 4.0 * MILLISECOND)]))
 }
 
 fn agent(lab: &Lab) -> io::Result<Row> {

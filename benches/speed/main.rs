@@ -24,6 +24,8 @@ mod measure;
 #[cfg(target_os = "linux")]
 mod memory;
 #[cfg(target_os = "linux")]
+mod network;
+#[cfg(target_os = "linux")]
 mod queries;
 #[cfg(target_os = "linux")]
 mod report;
@@ -82,6 +84,7 @@ fn table(args: &args::Args) -> std::io::Result<std::process::ExitCode> {
         launch::group(),
         loops::group(),
         queries::group(),
+        network::group(),
         workloads::group(),
         memory::group(),
         containers::group(),

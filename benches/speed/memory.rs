@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::{getpid, set_child_subreaper};
+use serde_json::json;
 
 use crate::contender::Contender;
 use crate::lab::Lab;
@@ -18,14 +19,17 @@ const REST: &str = "peak resident, before the first denial";
 const DENIALS: &str = "peak resident, after 60,000 distinct denials";
 const SHARE: &str = "proportional share (PSS), after 60,000 distinct denials";
 
+const NETWORK: &str = "peak resident, relay and domain proxy, idle";
+
 const LIMIT: Goal = Goal::AtMost(8e6);
 
 /// The sandbox's own processes, summed, while the load inside waits.
 pub fn group() -> Group {
-    let specs: [(&'static str, Build); 3] = [
+    let specs: [(&'static str, Build); 4] = [
         (REST, |lab| row(lab, REST, "0", peak, vec![LIMIT])),
         (DENIALS, |lab| row(lab, DENIALS, "60000", peak, vec![LIMIT])),
         (SHARE, |lab| row(lab, SHARE, "60000", share, Vec::new())),
+        (NETWORK, network),
     ];
     Group {
         rounds: 3,
@@ -52,6 +56,26 @@ fn row(
         Some(lane(command, lab.speed.clone(), size))
     });
     Ok(Row { name, unit: Unit::Megabytes, lanes, goals })
+}
+
+/// What serves the network of a run alone.
+fn network(lab: &Lab) -> io::Result<Row> {
+    let network = json!({"hostPorts": [9], "allowedDomains": ["example.com"]});
+    let policy = lab.policy("memory-network", &json!({"network": network}))?;
+    let outside = lab.outside().into_os_string();
+    let job = lab
+        .inner(&lab.workspace("memory-network")?, ["denials".into(), outside, "0".into()])
+        .under([policy]);
+    let mut row = Row {
+        name: NETWORK,
+        unit: Unit::Megabytes,
+        lanes: Contender::ALL.map(|_| None),
+        goals: vec![Goal::AtMost(6e6)],
+    };
+    let command = lab.tools.command(Contender::Landstrip, &job);
+    row.lanes[Contender::Landstrip.index()] =
+        command.map(|command| lane(command, lab.speed.clone(), peak_of_helper));
+    Ok(row)
 }
 
 /// Starts the load, waits until it says that it is ready, adds up the sandbox's processes, and
@@ -137,6 +161,12 @@ fn field(pid: u32, file: &str, label: &str) -> io::Result<f64> {
 /// shared with other processes in full.
 fn peak(pid: u32) -> io::Result<f64> {
     Ok(field(pid, "status", "VmHWM:")? * 1024.0)
+}
+
+/// The same of the network helper, and nothing of others.
+fn peak_of_helper(pid: u32) -> io::Result<f64> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm"))?;
+    if name == "network\n" { peak(pid) } else { Ok(0.0) }
 }
 
 /// What is resident now, in bytes, shared pages divided among those who share them: `Pss` of
