@@ -503,13 +503,15 @@ fn bundles_that_ask_for_more_are_refused_by_field() {
         bundle
     };
     let annotation = "annotations.dev.landstrip.enforcement";
+    let mut fewer = good["mounts"].clone();
+    fewer.as_array_mut().unwrap().pop();
     let mut on_the_host = with("", "annotations", json!({}));
     on_the_host["root"] = json!({"path": "/"});
     on_the_host["linux"] = json!({});
     for (bundle, key, says) in [
         (with("root", "readonly", json!(false)), "root", "can only be"),
         (with("linux", "namespaces", json!([{"type": "pid"}])), "linux.namespaces", "can only be"),
-        (with("", "mounts", json!([{"destination": "/x"}])), "mounts", "can only be"),
+        (with("", "mounts", fewer), "mounts", "can only be"),
         (with("", "hostname", json!("h")), "hostname", "cannot be had"),
         (on_the_host, annotation, "is missing"),
         (inside(|v| v["version"] = json!(2)), annotation, "version 2"),

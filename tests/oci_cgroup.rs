@@ -468,6 +468,48 @@ fn systemd_is_asked_for_a_scope() {
     }
 }
 
+/// An annotation may be an image's: it says nothing that the document decides. And what systemd is not told of, the
+/// limits of a policy among it, it takes back when it is reloaded.
+#[test]
+fn systemd_knows_every_limit() {
+    let needed = ["cmd:dbus-daemon", "cgroup:pids"];
+    if !ready("systemd knows every limit") || !have("systemd knows every limit", &needed) {
+        return;
+    }
+    let mut place = Place::new(Layout::Host);
+    let systemd = systemd::Systemd::start(place.dir.path());
+    place.address.clone_from(&systemd.address);
+    place.options = vec!["--systemd-cgroup".to_owned()];
+    let id = id();
+    let slice = format!("{}.slice", id.replace('-', "_"));
+    place.spec["linux"]["cgroupsPath"] = json!(format!("{slice}:pod:{id}"));
+    place.spec["linux"]["resources"] = json!({"pids": {"limit": 33}});
+    for (name, text) in
+        [("TasksMax", "uint64 9999"), ("Slice", "'other.slice'"), ("PIDs", "[uint32 1]")]
+    {
+        place.spec["annotations"] = json!({format!("org.systemd.property.{name}"): text});
+        place.write("echo ran");
+        place.bad(&["run", "--bundle", ".", &id], "the document decides this");
+    }
+    place.spec["linux"]["resources"] = json!({});
+    place.spec["annotations"] = json!({"org.systemd.property.TasksMax": "uint64 9999"});
+    let waiting = place.waiting(&id);
+    assert!(systemd.calls().iter().any(|call| call.contains("TasksMax=9999t")));
+    drop(waiting);
+    // The limit of a policy, and what the launcher takes.
+    place.spec["annotations"]["dev.landstrip.policy"] =
+        json!({"limits": {"pids": 4}}).to_string().into();
+    let waiting = place.waiting(&id);
+    let calls = systemd.calls();
+    let set = format!("SetUnitProperties pod-{id}.scope true [TasksMax=20t]");
+    assert!(calls.contains(&set), "{calls:?}");
+    assert_eq!(waiting.file("pids", "pids.max"), "20");
+    drop(waiting);
+    for dir in left(&slice) {
+        std::fs::remove_dir(dir).expect("the slice is empty");
+    }
+}
+
 #[test]
 fn without_systemd_there_is_an_error() {
     if !ready("no systemd") {

@@ -166,7 +166,8 @@ fn readiness_is_passed_on_to_who_waits() {
         mounts.push(json!({"destination": dir, "source": dir, "options": ["rbind", "ro"]}));
     }
     place.spec["process"]["user"] = json!({"uid": 1000, "gid": 1000});
-    let socket = std::os::unix::net::UnixDatagram::bind(place.path("caller")).expect("a socket");
+    let caller = place.path("caller");
+    let socket = std::os::unix::net::UnixDatagram::bind(&caller).expect("a socket");
     let patience = Some(std::time::Duration::from_secs(20));
     socket.set_read_timeout(patience).expect("a timeout");
     let told = || {
@@ -181,26 +182,41 @@ s.send(b'STATUS=not yet')
 s.send(b'STOPPING=0\\nREADY=1')
 time.sleep(1000)";
     let program = ["/usr/bin/python3", "-c", say];
-    let call = |args: &[&str]| {
+    let call = |place: &Place, args: &[&str]| {
         let mut command = place.command(args);
-        command.env("NOTIFY_SOCKET", place.path("caller"));
+        command.env("NOTIFY_SOCKET", &caller);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command.status().expect("timeout(1)").success()
     };
     place.program(&program);
     let name = id();
-    assert!(call(&["create", &name]));
+    assert!(call(&place, &["create", &name]));
     // It returns when the program is ready.
-    assert!(call(&["start", &name]));
+    assert!(call(&place, &["start", &name]));
     assert_eq!(told(), "READY=1");
-    assert!(call(&["delete", "--force", &name]));
-    assert!(call(&["run", "--detach", &name]));
+    assert!(call(&place, &["delete", "--force", &name]));
+    assert!(call(&place, &["run", "--detach", &name]));
     assert_eq!(told(), "READY=1");
-    assert!(call(&["delete", "--force", &name]));
+    assert!(call(&place, &["delete", "--force", &name]));
     // A program that ends without a word is not waited for.
     place.program(&["/usr/bin/python3", "-c", ""]);
-    assert!(call(&["run", &name]) && call(&["run", "--detach", &name]));
-    assert!(call(&["delete", "--force", &name]));
+    assert!(call(&place, &["run", &name]) && call(&place, &["run", "--detach", &name]));
+    assert!(call(&place, &["delete", "--force", &name]));
+    // Under a policy it takes one that opens such sockets; else the log says that it cannot be.
+    let policy = |all: bool| json!({"network": {"allowAllUnixSockets": all}}).to_string();
+    place.spec["annotations"]["dev.landstrip.policy"] = policy(true).into();
+    place.program(&program);
+    assert!(call(&place, &["run", "--detach", &name]));
+    assert_eq!(told(), "READY=1");
+    assert!(call(&place, &["delete", "--force", &name]));
+    for all in [true, false] {
+        place.spec["annotations"]["dev.landstrip.policy"] = policy(all).into();
+        place.program(&["/usr/bin/python3", "-c", ""]);
+        let mut command = place.command(&["run", &name]);
+        let output = command.env("NOTIFY_SOCKET", &caller).output().expect("run");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(err.contains("NOTIFY_SOCKET"), !all, "{err}");
+    }
     socket.set_nonblocking(true).expect("a socket");
     assert!(socket.recv(&mut [0; 8]).is_err());
 }

@@ -18,8 +18,7 @@ fn fenced(policy: &Value) -> Place {
     }
     std::fs::write(place.path("rootfs/etc/secret"), "secret\n").expect("a file");
     place.spec["annotations"]["dev.landstrip.policy"] = policy.to_string().into();
-    place.spec["annotations"]["dev.landstrip.traps"] =
-        place.path("traps").to_str().expect("a path").into();
+    place.options = vec!["--traps".into(), place.path("traps").display().to_string()];
     place
 }
 
@@ -77,6 +76,27 @@ fn files_are_held() {
             ),
         ],
     );
+}
+
+/// `.` is where the program starts, and `~` the home of its user, by the container's own list of users.
+#[test]
+fn relative_paths_are_the_containers() {
+    if !ready("relative_paths") {
+        return;
+    }
+    let mut place = fenced(&json!({"filesystem": {"allowWrite": [".", "~/own"]}}));
+    let root = place.path("rootfs");
+    std::fs::write(root.join("etc/passwd"), "u:x:7:7::/home/u:/bin/sh\n").expect("a file");
+    for name in ["ws", "data", "home/u", "home/u/own"] {
+        std::fs::create_dir_all(root.join(name)).expect("a directory");
+        std::os::unix::fs::chown(root.join(name), Some(7), Some(7)).expect("an owner");
+    }
+    place.spec["process"]["user"] = json!({"uid": 7, "gid": 7});
+    place.spec["process"]["cwd"] = json!("/ws");
+    let script = "for d in /ws /data /home/u /home/u/own; do echo x > $d/f && echo $d; done; true";
+    assert_eq!(place.sh(script), "/ws\n/home/u/own\n");
+    place.spec["annotations"] = json!({});
+    assert_eq!(place.sh(script), "/ws\n/data\n/home/u\n/home/u/own\n");
 }
 
 /// Images start as root and go on as somebody else. Who just did is closed to processes of either user, so
@@ -193,7 +213,7 @@ fn commands_and_the_program_reach_each_other() {
 }
 
 #[test]
-fn denials_are_written_where_the_document_says() {
+fn denials_are_written_where_the_caller_says() {
     if !ready("denials_are_written") {
         return;
     }
@@ -226,7 +246,7 @@ fn denials_are_events() {
         return;
     }
     let mut place = fenced(&json!({}));
-    place.spec["annotations"].as_object_mut().expect("an object").remove("dev.landstrip.traps");
+    place.options.clear();
     let id = id();
     let script = "echo x > /data/first; sleep 1000";
     place.program(&["sh", "-c", script]).call(&["run", "--detach", "-b", ".", &id]).good();
@@ -438,10 +458,17 @@ fn policies_are_merged_and_refused_by_name() {
     if !ready("policies_are_merged") {
         return;
     }
-    let place = fenced(&json!({"filesystem": {"allowWrite": ["/ws"]}}));
-    let file = place.path("more.yaml");
-    std::fs::write(&file, "filesystem:\n  allowWrite: [/data]\n").expect("a file");
-    let both = Place { options: vec!["--policy".into(), file.display().to_string()], ..place };
+    let mut place = fenced(&json!({}));
+    place.spec["annotations"] = json!({});
+    place.options.clear();
+    for (name, text) in [
+        ("one.json", "{\"filesystem\": {\"allowWrite\": [\"/ws\"]}}"),
+        ("more.yaml", "filesystem:\n  allowWrite: [/data]\n"),
+    ] {
+        std::fs::write(place.path(name), text).expect("a file");
+        place.options.extend(["--policy".into(), place.path(name).display().to_string()]);
+    }
+    let both = place;
     let script = "echo x > /data/f; echo x > /ws/f; echo x > /tmp/f; busybox ls /data /ws /tmp";
     let out = both.run(&["sh", "-c", script]).out;
     assert_eq!(out.matches("\nf").count(), 2, "{out}");

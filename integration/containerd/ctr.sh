@@ -50,6 +50,6 @@ if [ "$name" = landstrip-oci ]; then
     check 'a policy: pause' 'RUNNING' 'ctr task pause six; ctr task resume six; ctr task ls | grep "^six"'
     check 'a policy: a signal' 'STOPPED' 'soon ctr task exec --exec-id a six true; ctr task kill -s TERM six; soon is six STOPPED; ctr task ls | grep "^six"; over six'
     check 'a policy: the end of memory' '^137$' 'fenced --memory-limit 33554432 $image one tail /dev/zero || echo $?'
-    check 'a policy that is wrong' 'alowWrite' '! run --annotation "dev.landstrip.policy=$place/wrong.json" $image one true'
+    check 'a policy that is wrong' 'wrong\.json: line 1: is no policy' '! run --annotation "dev.landstrip.policy=$place/wrong.json" $image one true'
 fi
 check 'nothing is left' '^0 0$' 'echo $(ctr container ls -q | wc -l) $(ls -A /run/containerd/runc/landstrip-test 2>/dev/null | wc -l)'

@@ -44,7 +44,7 @@ use container::args::{
 #[cfg(target_os = "linux")]
 use crate::linux::host::HostView as HostFiles;
 pub use error::{Error, Failure};
-pub use load::{MAX_BYTES, Source, load};
+pub use load::{MAX_BYTES, Source, format_of, load};
 #[cfg(target_os = "linux")]
 pub use trapfd::TrapFd;
 #[cfg(target_os = "linux")]
@@ -188,7 +188,7 @@ fn dispatch(args: Args, line: &[OsString]) -> u8 {
     let Args { global, command } = args;
     #[cfg(target_os = "linux")]
     if !matches!(command, Command::Run(_) | Command::Container(_))
-        && let Err(error) = no_policy_before(&global)
+        && let Err(error) = nothing_before(&global)
     {
         return finish(Err(error));
     }
@@ -226,7 +226,7 @@ fn run(global: &GlobalArgs, args: &RunArgs, line: &[OsString]) -> u8 {
     {
         if args.trap_fd.is_some() || !args.inherit.is_empty() || !args.accept.is_empty() {
             let message = "--trap-fd, --inherit and --accept are for programs on the host: a container has \
-                --preserve-fds, and the annotations dev.landstrip.traps and dev.landstrip.accept";
+                --preserve-fds, and --traps and --accept before the command";
             return finish(Err(Error::Usage(message.to_owned())));
         }
         let RunArgs { launch, detach, keep, .. } = args;
@@ -234,7 +234,7 @@ fn run(global: &GlobalArgs, args: &RunArgs, line: &[OsString]) -> u8 {
         let launch = container::Launch { bundle: dir, id, launch, detach: *detach, keep: *keep };
         return container::run(global, launch, line);
     }
-    if let Err(error) = no_policy_before(global) {
+    if let Err(error) = nothing_before(global) {
         return finish(Err(error));
     }
     let traps = match args.trap_fd.map(TrapFd::inherit).transpose() {
@@ -265,12 +265,18 @@ fn run(_: &GlobalArgs, args: &RunArgs, _: &[OsString]) -> u8 {
 
 /// What stands before the command is for containers: elsewhere a policy there would be ignored.
 #[cfg(target_os = "linux")]
-fn no_policy_before(global: &GlobalArgs) -> Result<(), Error> {
-    if global.policy.is_empty() {
-        return Ok(());
+fn nothing_before(global: &GlobalArgs) -> Result<(), Error> {
+    let given = [
+        ("--policy", !global.policy.is_empty(), "put it after the command"),
+        ("--accept", !global.accept.is_empty(), "put it after the command"),
+        ("--traps", global.traps.is_some(), "a program has --trap-fd"),
+    ];
+    match given.iter().find(|(_, given, _)| *given) {
+        Some((name, _, instead)) => {
+            Err(Error::Usage(format!("{name} before the command is for containers: {instead}")))
+        }
+        None => Ok(()),
     }
-    let message = "--policy before the command is for containers: put it after the command";
-    Err(Error::Usage(message.to_owned()))
 }
 
 /// Every descriptor of `--inherit` is open, and none is the trap descriptor: a program that holds

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use oci_spec::runtime::Spec;
+use oci_spec::runtime::{Mount, Spec};
 use serde_json::{Map, Value, json};
 
 use super::spec::{Enforcement, host_root, internal, texts, to_value, user, with_enforcement};
@@ -133,6 +133,13 @@ pub fn lower(run: &Run, identity: &Identity, host: Host<'_>) -> Result<Lowered, 
 ///
 /// The field that is not; where it is another user's.
 pub fn raise(given: &Spec, sums: &Sums, identity: &Identity) -> Result<Spec, Refusal> {
+    if !shows_the_host(given.mounts().as_deref().unwrap_or_default()) {
+        let annotation = super::spec::ENFORCEMENT;
+        let message = format!(
+            "are not those of a bundle that `spec` wrote, as the annotation {annotation} says"
+        );
+        return Err(Refusal::new("mounts", message));
+    }
     let mut value = to_value(given)?;
     let rootless = sums.contains_key(USER);
     let taken = take(&mut value, rootless);
@@ -154,6 +161,23 @@ pub fn raise(given: &Spec, sums: &Sums, identity: &Identity) -> Result<Spec, Ref
         put(&mut value, USER, to_value(&user(identity)?)?);
     }
     serde_json::from_value(value).map_err(internal)
+}
+
+/// Whether a container has the mounts of [`lower`]: directories of the host at their own places, those with its
+/// programs among them, and what is made anew. No engine mounts that over an image. So nobody who only chose the
+/// annotations, as an image does, makes a run on the host of a container.
+#[must_use]
+pub fn shows_the_host(mounts: &[Mount]) -> bool {
+    const PROGRAMS: [&str; 3] = ["/usr", "/bin", "/nix"];
+    let own = |mount: &Mount| {
+        mount.typ().as_deref() == Some("bind")
+            && mount.source().as_ref() == Some(mount.destination())
+    };
+    let made = |mount: &Mount| matches!(mount.typ().as_deref(), Some("proc" | "tmpfs" | "devpts"));
+    let programs = |mount: &Mount| {
+        own(mount) && PROGRAMS.iter().any(|place| mount.destination().as_os_str() == *place)
+    };
+    mounts.iter().all(|mount| own(mount) || made(mount)) && mounts.iter().any(programs)
 }
 
 /// Takes out the fields that make a container of it.
@@ -522,6 +546,32 @@ mod tests {
         let notes = lowered.notes.join("\n");
         assert!(notes.contains("\"/nowhere\": not given: it does not exist"), "{notes}");
         assert!(notes.contains("allowUnixSockets: not held"), "{notes}");
+    }
+
+    #[test]
+    fn only_such_a_container_shows_the_host() {
+        let mounts =
+            lowered(r#"{"filesystem": {"denyRead": ["/home"]}}"#, 0).document["mounts"].clone();
+        let shows = |mounts: &Value| {
+            let mounts: Vec<Mount> = serde_json::from_value(mounts.clone()).unwrap();
+            shows_the_host(&mounts)
+        };
+        assert!(shows(&mounts));
+        let mut more = mounts.clone();
+        more.as_array_mut()
+            .unwrap()
+            .push(json!({"destination": "/sys", "type": "sysfs", "source": "sysfs"}));
+        assert!(!shows(&more));
+        let mut other = mounts.clone();
+        for mount in other.as_array_mut().unwrap() {
+            if mount["destination"] == "/usr" {
+                mount["source"] = json!("/images/usr");
+            }
+        }
+        assert!(!shows(&other));
+        let volume = json!([{"destination": "/data", "type": "bind", "source": "/data"}]);
+        assert!(!shows(&volume));
+        assert!(!shows(&json!([])));
     }
 
     #[test]

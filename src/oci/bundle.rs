@@ -215,8 +215,8 @@ pub fn check(spec: &Spec) -> Result<()> {
     let annotation =
         |key: &str| spec.annotations().as_ref().is_some_and(|all| all.contains_key(key));
     if annotation("dev.landstrip.enforcement") {
-        let what = "belongs to a bundle that `run` launches on the host; a container has \
-            dev.landstrip.policy";
+        let what = "belongs to a bundle that `spec` wrote and `run BUNDLE/` launches on the host; \
+            a container has dev.landstrip.policy";
         return Err(wrong("annotations.dev.landstrip.enforcement", what));
     }
     check_process(spec.process().as_ref().ok_or_else(|| missing("process"))?)?;

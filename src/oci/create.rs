@@ -123,8 +123,9 @@ pub fn create(
     let console = console_for(process.terminal().unwrap_or(false), options, console)?;
     let namespaces = Namespaces::of(spec)?;
     let policy = Policy::gather(runtime, spec)?;
-    if policy.is_some() {
+    if let Some(policy) = &policy {
         Policy::check(&program)?;
+        policy.warn(runtime, notifies)?;
     }
     let agent = listener::Agent::of(spec, &program)?;
     let devices = netdevices::find(spec)?;

@@ -33,6 +33,7 @@ mod schedule;
 pub mod sealed;
 pub mod seccomp;
 pub mod signal;
+mod sources;
 pub mod state;
 mod sys;
 pub mod traps;

@@ -1,6 +1,6 @@
 //! The policy of a container: where it comes from, and how a process gets under it.
 //!
-//! Policies are files of the host, and the runtime reads them. What they say is about the paths of the
+//! Policies are files of the host, and the runtime reads them (`sources`). What they say is about the paths of the
 //! container, so they are resolved in its root, by the process that becomes its program. That process stays: it
 //! starts the program as `run` does on the host ([`launch`]), as its child, and is its launcher and broker until it
 //! ends. It has the program's user, capabilities and namespaces, so that it can do nothing for the program that
@@ -9,47 +9,38 @@
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use oci_spec::runtime::{LinuxResources, Spec};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::cgroup::Cgroup;
-use super::channel::{Channel, connect_stream};
+use super::channel::Channel;
 use super::process::{Program, Settled};
 use super::runtime::Runtime;
+use super::sources::{Sources, in_words};
 use super::state::Container;
 use super::sys::process;
+use super::traps::{self, TRAPS};
 use super::{Context, Error, Result};
-use crate::cli::args::PolicyArgs;
-use crate::cli::{Error as CliError, Source, TrapFd, load, resolve, tool};
+use crate::cli::{TrapFd, resolve, tool};
 use crate::linux::Guest;
 use crate::linux::host::HostView;
 use crate::linux::launch::{self, Inside};
-use crate::policy::{self, Document, FsView, Limits, Place, ResolvedPolicy};
+use crate::policy::{FsView, Limits, Place, ResolvedPolicy};
 use crate::trap::Style;
 
-/// The annotation with a policy: a path of the host, the name of a shipped one, or JSON.
-const POLICY: &str = "dev.landstrip.policy";
-/// The annotation with the file or Unix socket that gets the traps.
-const TRAPS: &str = "dev.landstrip.traps";
-/// The annotation with the shortfalls that are accepted, separated by commas.
+/// The annotation that nobody is believed.
 const ACCEPT: &str = "dev.landstrip.accept";
-/// The policy of all containers on this host.
-const OF_THE_HOST: &str = "/etc/landstrip/policy.json";
 /// The name of the file that keeps it beside the state.
 const KEPT: &str = "policy.json";
-/// The traps of a container that names no place for them.
-const OWN_TRAPS: &str = "traps.jsonl";
 /// How the launcher is seen in the container.
 const LAUNCHER: &[u8] = b"landstrip-oci";
 /// The most bytes of traps in a file of ours.
@@ -61,75 +52,39 @@ const OWN_TASKS: u64 = 16;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Policy {
-    documents: Vec<Kept>,
+    sources: Sources,
     /// Where relative paths start: `process.cwd` of the container.
     cwd: String,
     accept: Vec<String>,
-    /// Where traps go; into a file beside the state where nobody says it.
-    traps: Option<PathBuf>,
-}
-
-/// A document as it was read.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Kept {
-    name: String,
-    yaml: bool,
-    text: String,
+    traps: traps::Place,
 }
 
 impl Policy {
-    /// The policy that the caller, the host and the document ask for, merged in this order; none where nobody asks
-    /// for any.
+    /// The policy that the caller, the host and the document ask for; none where nobody asks for any.
     ///
     /// # Errors
     ///
-    /// A policy that cannot be read or is refused; one that cannot be held beside what the document says.
+    /// A policy that cannot be read or is refused; what a document cannot say.
     pub fn gather(runtime: &Runtime<'_>, spec: &Spec) -> Result<Option<Policy>> {
-        let annotation = |name: &str| spec.annotations().as_ref().and_then(|all| all.get(name));
-        let mut documents = read(&runtime.policies)?;
-        let of_the_host = of_the_host(runtime.rootless);
-        if let Some(path) = of_the_host.filter(|path| path.exists()) {
-            documents.extend(read(&[path.into_os_string()])?);
-        }
-        match annotation(POLICY) {
-            Some(text) if text.trim_start().starts_with('{') => {
-                let name = format!("annotations.{POLICY}");
-                documents.push(Kept { name, yaml: false, text: text.clone() });
-            }
-            Some(path) if path.starts_with(['/', '@']) => {
-                let read = read(&[OsString::from(path)]);
-                documents.extend(read.context(format!("annotations.{POLICY}"))?);
-            }
-            Some(other) => {
-                let what = "is no absolute path, no @NAME and no JSON object";
-                return Err(Error::new(format!("annotations.{POLICY}: {other:?} {what}")));
-            }
-            None => {}
-        }
-        if documents.is_empty() {
+        let annotation = |name: &str| {
+            spec.annotations().as_ref().and_then(|all| all.get(name)).map(String::as_str)
+        };
+        let Some(sources) = Sources::gather(runtime, spec)? else {
             for name in [TRAPS, ACCEPT].into_iter().filter(|name| annotation(name).is_some()) {
                 runtime.warn(format!("annotations.{name}: there is no policy"));
             }
             return Ok(None);
+        };
+        if annotation(ACCEPT).is_some() {
+            let what = "is not taken from a document, which may hold what an image says: the caller accepts \
+                shortfalls, by --accept before the command";
+            return Err(Error::new(format!("annotations.{ACCEPT}: {what}")));
         }
         let cwd = spec.process().as_ref().map(|process| process.cwd().clone()).unwrap_or_default();
-        let cwd = cwd.to_str().ok_or_else(|| Error::new("process.cwd: is not UTF-8"))?;
-        let accept = annotation(ACCEPT).map_or("", String::as_str).split(',');
-        let policy = Policy {
-            documents,
-            cwd: cwd.to_owned(),
-            accept: accept.map(|name| name.trim().to_owned()).filter(|n| !n.is_empty()).collect(),
-            traps: match annotation(TRAPS) {
-                Some(path) if path.starts_with('/') => Some(path.into()),
-                Some(other) => {
-                    let what = format!("annotations.{TRAPS}: {other:?} is no absolute path");
-                    return Err(Error::new(what));
-                }
-                None => None,
-            },
-        };
-        policy.merged()?;
-        Ok(Some(policy))
+        let cwd = cwd.to_str().ok_or_else(|| Error::new("process.cwd: is not UTF-8"))?.to_owned();
+        let traps =
+            traps::Place::of(runtime.traps.as_deref(), annotation(TRAPS), runtime.rootless)?;
+        Ok(Some(Policy { sources, cwd, accept: runtime.accept.clone(), traps }))
     }
 
     /// Keeps it for the later commands on `container`, and opens the place of the traps.
@@ -157,31 +112,30 @@ impl Policy {
     /// Where its traps can be read again; none where they went to a socket.
     #[must_use]
     pub fn trap_file(&self, container: &Container) -> Option<PathBuf> {
-        Some(self.place(container)).filter(|path| path.is_file())
-    }
-
-    fn place(&self, container: &Container) -> PathBuf {
-        self.traps.clone().unwrap_or_else(|| container.dir().join(OWN_TRAPS))
+        Some(self.traps.path(container.dir())).filter(|path| path.is_file())
     }
 
     /// Opens the place of the traps, which is the host's.
     ///
     /// # Errors
     ///
-    /// Where it cannot be opened, or nobody listens.
+    /// As [`traps::Place::open`].
     pub fn open_traps(&self, container: &Container) -> Result<TrapFd> {
-        let path = &self.place(container);
-        let what = || format!("annotations.{TRAPS}: {}", path.display());
-        let is_socket = path.metadata().is_ok_and(|found| found.file_type().is_socket());
-        let fd: OwnedFd = if is_socket {
-            connect_stream(path).context(what())?
-        } else {
-            let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-            let mut options = File::options();
-            options.append(true).create(true).mode(0o600).custom_flags(flags);
-            options.open(path).context(what())?.into()
-        };
-        Ok(TrapFd::new(fd, MOST_TRAPS))
+        Ok(TrapFd::new(self.traps.open(container.dir())?, MOST_TRAPS))
+    }
+
+    /// What the caller should know of the policy; `notifies`: it waits until the program says that it is ready.
+    ///
+    /// # Errors
+    ///
+    /// As [`Policy::gather`].
+    pub fn warn(&self, runtime: &Runtime<'_>, notifies: bool) -> Result<()> {
+        if notifies && !self.sources.opens_all_unix_sockets()? {
+            let what = "the program cannot say that it is ready: datagrams to Unix sockets take \
+                network.allowAllUnixSockets in the policy";
+            runtime.warn(format!("NOTIFY_SOCKET: {what}"));
+        }
+        Ok(())
     }
 
     /// Checks that the program can be put under a policy.
@@ -204,7 +158,7 @@ impl Policy {
     ///
     /// The limit that cannot be set.
     pub fn limit(&self, cgroup: &Cgroup, spec: &Spec) -> Result<()> {
-        let limits = self.merged()?.limits;
+        let limits = self.sources.limits()?;
         let given = spec.linux().as_ref().and_then(|linux| linux.resources().as_ref());
         let lower = |limit: u64, given: Option<i64>| match given {
             Some(given) if given > 0 => limit.min(given.cast_unsigned()),
@@ -237,7 +191,7 @@ impl Policy {
         }
         let resources: LinuxResources = serde_json::from_value(resources).context("limits")?;
         let mut missed = None;
-        let applied = cgroup.apply(&resources, &mut |text| missed = Some(text));
+        let applied = cgroup.apply_more(&resources, &mut |text| missed = Some(text));
         let keys = keys.join(", ");
         applied.context(format!("policy: {keys}"))?;
         match missed {
@@ -293,23 +247,13 @@ impl Policy {
         let base = base.to_str().ok_or_else(|| Error::new("process.cwd: is not UTF-8"))?;
         let view: &dyn FsView = &HostView;
         let place = Place { cwd: base, home: environment.home.as_deref(), view };
-        let resolved = policy::resolve(&self.merged()?, &place);
-        let resolved = resolved.map_err(|error| in_words(error.into()))?;
+        let resolved = self.sources.resolve(&place)?;
         let mut tightened =
             resolve::tightened(resolved, program, &environment, view).map_err(in_words)?;
         tightened.cwd = cwd;
         // The others are the cgroup's.
         tightened.limits = Limits { time: tightened.limits.time, ..Limits::default() };
         Ok(tightened)
-    }
-
-    fn merged(&self) -> Result<policy::Policy> {
-        let parse = |kept: &Kept| -> Result<Document> {
-            let format = if kept.yaml { policy::Format::Yaml } else { policy::Format::Json };
-            policy::parse(&kept.name, kept.text.as_bytes(), format)
-                .map_err(|error| in_words(error.into()))
-        };
-        Ok(policy::merge(self.documents.iter().map(parse).collect::<Result<_>>()?))
     }
 }
 
@@ -358,7 +302,10 @@ impl Fence<'_> {
         let channel = Rc::new(Cell::new(Some(channel)));
         let started = {
             let channel = Rc::clone(&channel);
-            move || drop(channel.take())
+            move || {
+                drop(channel.take());
+                let_go_of_streams();
+            }
         };
         let profile = program.filter().map(|filter| (process::raw(&filter.program), filter.flags));
         let inside = Inside {
@@ -381,6 +328,16 @@ impl Fence<'_> {
             Some(channel) => channel.fail(&error),
             None => process::exit(1),
         }
+    }
+}
+
+/// Closes the launcher's copies of the standard streams, which are the program's: who reads them waits for their end.
+/// Something else has the numbers, that nobody can read or write.
+fn let_go_of_streams() {
+    let nothing = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    for number in 0..3 {
+        // Where it fails, they stay open, as long as the container is there.
+        let _stays = nothing.as_ref().map(|fd| process::become_standard(fd.as_fd(), number));
     }
 }
 
@@ -426,44 +383,4 @@ fn check_procfs() -> Result<()> {
     }
     let what = "it takes the procfs of the container's pid namespace at /proc (mounts)";
     Err(Error::new(format!("policy: {what}")))
-}
-
-/// The policy file of this host's, or user's, containers.
-fn of_the_host(rootless: bool) -> Option<PathBuf> {
-    if !rootless {
-        return Some(OF_THE_HOST.into());
-    }
-    let variable =
-        |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let config = variable("XDG_CONFIG_HOME").or_else(|| Some(variable("HOME")?.join(".config")))?;
-    Some(config.join("landstrip/policy.json"))
-}
-
-/// Reads policies of the host.
-fn read(names: &[OsString]) -> Result<Vec<Kept>> {
-    let args = PolicyArgs { policies: names.to_vec(), ..PolicyArgs::default() };
-    let keep = |source: Source| {
-        let Source { name, bytes, format } = source;
-        let text = String::from_utf8(bytes).context(format!("policy {name}"))?;
-        Ok(Kept { name, yaml: format == policy::Format::Yaml, text })
-    };
-    load(&args).map_err(in_words)?.into_iter().map(keep).collect()
-}
-
-/// The error in the words that engines look for.
-fn in_words(error: CliError) -> Error {
-    match error {
-        CliError::Usage(message) => Error::new(format!("policy: {message}")),
-        CliError::Launch { program, message, .. } => {
-            Error::new(format!("exec: {program:?}: {message}"))
-        }
-        CliError::Policy(failure) | CliError::Failure(failure) => {
-            let mut text = "policy: ".to_owned();
-            for part in [failure.file, failure.line.map(|line| format!("line {line}")), failure.key]
-            {
-                text.extend(part.map(|part| format!("{part}: ")));
-            }
-            Error::new(text + &failure.message)
-        }
-    }
 }

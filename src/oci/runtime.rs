@@ -19,6 +19,10 @@ pub struct Runtime<'a> {
     pub rootless: bool,
     /// The policies of the caller, as `run --policy` takes them.
     pub policies: Vec<OsString>,
+    /// The shortfalls that the caller accepts.
+    pub accept: Vec<String>,
+    /// Where the caller wants traps, absolute: a file, a socket, or the directory of those that documents name.
+    pub traps: Option<PathBuf>,
     /// Takes warnings, a line each.
     pub warn: &'a dyn Fn(&str),
 }

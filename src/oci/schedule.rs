@@ -197,6 +197,7 @@ impl Own {
     pub fn of(linux: Option<&Linux>) -> Result<Own> {
         let personality = linux.and_then(|linux| linux.personality().as_ref());
         if personality.is_some_and(|p| p.flags().as_ref().is_some_and(|flags| !flags.is_empty())) {
+            // config-linux.md knows none, and config.md has an error for values that are not supported.
             return Err(Error::new("linux.personality.flags: none is known"));
         }
         let personality = personality.map(|personality| match personality.domain() {

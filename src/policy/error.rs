@@ -18,7 +18,7 @@ pub const IO_FAILED: &str = "POLICY_IO_FAILED";
 pub const TRAVERSAL_DEPTH: &str = "POLICY_TRAVERSAL_DEPTH";
 /// A number is larger than its field can hold.
 pub const INTEGER_TOO_LARGE: &str = "INTEGER_TOO_LARGE";
-/// An executable's own policy would widen the policy of the run.
+/// A policy that may only tighten another one would widen it.
 pub const NOT_TIGHTER: &str = "POLICY_NOT_TIGHTER";
 
 /// Every code that this module gives.

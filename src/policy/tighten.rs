@@ -1,12 +1,13 @@
-//! An executable's own policy, which may only tighten the policy of the run.
+//! A policy that may only tighten another: that of an executable the policy of the run, that of a container's
+//! document the operator's.
 //!
-//! A program in a writable directory can be replaced, and its attached policy with it; so that
-//! policy is never believed when it asks for more. Its denials are added. Its grants must lie
+//! A program in a writable directory can be replaced, and its attached policy with it; a document holds what an
+//! image says. So such a policy is never believed when it asks for more. Its denials are added. Its grants must lie
 //! within those of the run and then take their place; a grant of the run that its denials cover is
 //! dropped. Anything that asks for more than the run has refuses the run.
 
 use super::decide::{Decider, Verdict};
-use super::document::AppContainerMode;
+use super::document::{AppContainerMode, Limits};
 use super::error::{self, PolicyError};
 use super::glob::{Glob, Reach};
 use super::host;
@@ -25,11 +26,7 @@ pub fn tighten(base: ResolvedPolicy, exe: ResolvedPolicy) -> Result<ResolvedPoli
     out.rules = rules(std::mem::take(&mut out.rules), exe.rules)?;
     out.network = network(out.network, exe.network)?;
 
-    let (limits, own) = (&mut out.limits, exe.limits);
-    least(&mut limits.memory, own.memory);
-    least(&mut limits.pids, own.pids);
-    least(&mut limits.cpu, own.cpu);
-    least(&mut limits.time, own.time);
+    out.limits.tighten(exe.limits);
 
     let (macos, own) = (&mut out.macos, exe.macos);
     subset(&mut macos.allow_mach_lookup, own.allow_mach_lookup, |wide, narrow| {
@@ -62,8 +59,7 @@ pub fn tighten(base: ResolvedPolicy, exe: ResolvedPolicy) -> Result<ResolvedPoli
 
 fn wider(origin: &Origin, what: &str) -> PolicyError {
     let message = format!(
-        "asks for {what}, which the policy of the run does not give; a policy attached to an \
-         executable may only tighten"
+        "asks for {what}, which the policy that it is added to does not give; it may only tighten"
     );
     PolicyError::at(error::NOT_TIGHTER, origin, message)
 }
@@ -185,7 +181,7 @@ fn network(base: Network, exe: Network) -> Result<Network, PolicyError> {
 }
 
 /// Why hosts cannot be denied alone.
-const OPEN: &str = "the policy of the run opens the network, where hosts are not told apart: list those that \
+const OPEN: &str = "the policy that this is added to opens the network, where hosts are not told apart: list those that \
     may be reached (`allowedDomains`) as well";
 
 /// Whether one socket rule opens nothing that another does not.
@@ -220,6 +216,16 @@ fn port(base: &Option<Located<u16>>, exe: Option<Located<u16>>) -> Result<(), Po
             Err(wider(&own.origin, &format!("port {}", own.value)))
         }
         _ => Ok(()),
+    }
+}
+
+impl Limits {
+    /// The lower of two ceilings each.
+    pub fn tighten(&mut self, own: Limits) {
+        least(&mut self.memory, own.memory);
+        least(&mut self.pids, own.pids);
+        least(&mut self.cpu, own.cpu);
+        least(&mut self.time, own.time);
     }
 }
 

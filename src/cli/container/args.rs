@@ -34,10 +34,19 @@ pub struct GlobalArgs {
     #[arg(long, value_name = "MANAGER")]
     pub cgroup_manager: Option<CgroupManager>,
 
-    /// Policy of the container, as `run --policy` takes it, before those of the host and of the document;
-    /// repeat to merge several in order
+    /// Policy of the container, as `run --policy` takes it, before that of the host; repeat to merge several in
+    /// order. What the document asks for may only tighten them
     #[arg(long, value_name = "FILE")]
     pub policy: Vec<OsString>,
+
+    /// Shortfalls to accept in a container, by the names that `policy plan` prints, separated by commas
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = crate::plan::ACCEPTABLE)]
+    pub accept: Vec<String>,
+
+    /// File or Unix socket that gets the traps of a container; or a directory, in which the document may name one
+    /// (default: /var/log/landstrip, or ~/.local/state/landstrip without root)
+    #[arg(long, value_name = "PLACE")]
+    pub traps: Option<PathBuf>,
 
     /// Whether to do without root (true, false, or auto)
     #[arg(long, value_name = "BOOL", value_parser = rootless)]

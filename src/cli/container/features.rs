@@ -53,6 +53,7 @@ pub fn features() -> Result<()> {
             "dev.landstrip.version": env!("CARGO_PKG_VERSION"),
             "dev.landstrip.landlock.abi": landlock::NEWEST_ABI.to_string(),
         },
-        "potentiallyUnsafeConfigAnnotations": ["dev.landstrip.", "run.oci.keep_original_groups"],
+        "potentiallyUnsafeConfigAnnotations": ["dev.landstrip.", "org.systemd.property.",
+            "run.oci.keep_original_groups"],
     }))
 }

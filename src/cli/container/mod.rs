@@ -15,6 +15,8 @@ mod template;
 mod update;
 
 use std::ffi::OsString;
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
 
 use args::{ContainerCommand, GlobalArgs};
 
@@ -117,8 +119,16 @@ fn with_runtime(
     let root = global.root.clone().unwrap_or_else(|| default_root(rootless));
     let root = std::path::absolute(&root).unwrap_or(root);
     let warn = |text: &str| log.warning(text);
-    let policies = global.policy.clone();
-    let runtime = Runtime { root: Root::new(root), manager, rootless, policies, warn: &warn };
+    let whole = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let runtime = Runtime {
+        root: Root::new(root),
+        manager,
+        rootless,
+        policies: global.policy.clone(),
+        accept: global.accept.clone(),
+        traps: global.traps.as_ref().map(whole),
+        warn: &warn,
+    };
     command(&runtime).unwrap_or_else(|error| {
         let text = error.to_string();
         log.error(&text);

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use oci_spec::runtime::Mount;
 use serde::Deserialize;
 
 use super::args::{CreateArgs, ExecArgs, GlobalArgs, LaunchArgs};
 use super::{go_on, with_runtime};
 use crate::cli::name;
+use crate::lower::container::shows_the_host;
 use crate::lower::spec::ENFORCEMENT;
 use crate::oci::attach::Attached;
 use crate::oci::create::{Created, Options};
@@ -168,14 +170,16 @@ pub fn exit_code(message: &str) -> u8 {
     }
 }
 
-/// Whether the bundle in `dir` is one that says of itself that it is a run on the host, or one whose root is the
-/// host's, and that asks for no mount namespace: then its program is run where it is. One that cannot be read is
-/// not told apart here.
+/// Whether the bundle in `dir` is one whose root is the host's, and that asks for no mount namespace, or one that
+/// says of itself that it is a run on the host, and shows the host's files: then its program is run where it is.
+/// To say it is not enough, for an image can: engines, and tools that unpack images, copy its annotations. A bundle
+/// that cannot be read is not told apart here.
 #[must_use]
 pub fn is_host_root(dir: &Path, config: Option<&Path>) -> bool {
     #[derive(Deserialize)]
     struct Document {
         root: Option<Root>,
+        mounts: Option<Vec<Mount>>,
         linux: Option<Linux>,
         annotations: Option<HashMap<String, String>>,
     }
@@ -195,7 +199,9 @@ pub fn is_host_root(dir: &Path, config: Option<&Path>) -> bool {
     let path = config.map_or_else(|| dir.join("config.json"), Path::to_owned);
     let Ok(text) = bundle::bytes(&path) else { return config.is_none() };
     let Ok(document) = serde_json::from_slice::<Document>(&text) else { return config.is_none() };
-    if document.annotations.is_some_and(|all| all.contains_key(ENFORCEMENT)) {
+    if document.annotations.is_some_and(|all| all.contains_key(ENFORCEMENT))
+        && shows_the_host(document.mounts.as_deref().unwrap_or_default())
+    {
         return true;
     }
     let namespaces = document.linux.map(|linux| linux.namespaces).unwrap_or_default();

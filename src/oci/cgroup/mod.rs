@@ -295,7 +295,24 @@ impl Cgroup {
     /// A resource that cannot be applied, by the name it has in the document; without root and without
     /// delegation `warn` is told instead.
     pub fn apply(&self, resources: &LinuxResources, warn: &mut dyn FnMut(String)) -> Result<()> {
-        if let Some(unit) = self.unit.as_ref().filter(|unit| !unit.is_new()) {
+        // A new scope was made with them.
+        match self.unit.as_ref().is_some_and(|unit| unit.is_new()) {
+            true => limits::Limits::new(self, warn).set(resources),
+            false => self.apply_more(resources, warn),
+        }
+    }
+
+    /// Applies resources besides those that the cgroup was made with.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cgroup::apply`].
+    pub fn apply_more(
+        &self,
+        resources: &LinuxResources,
+        warn: &mut dyn FnMut(String),
+    ) -> Result<()> {
+        if let Some(unit) = &self.unit {
             unit.update(resources, self.places.iter().all(|place| place.unified))?;
         }
         limits::Limits::new(self, warn).set(resources)

@@ -22,6 +22,8 @@ use bus::{Bus, Refusal};
 pub use property::Property;
 use wire::{Call, Value};
 
+/// The property with the first processes of a scope.
+const PROCESSES: &str = "PIDs";
 /// What annotations with properties start with: `org.systemd.property.TimeoutStopUSec`.
 const ANNOTATION: &str = "org.systemd.property.";
 
@@ -62,7 +64,8 @@ impl Unit {
         let resources = linux.and_then(|linux| linux.resources().as_ref());
         let usual = LinuxResources::default();
         start.extend(property::of(resources.unwrap_or(&usual), unified)?);
-        start.extend(annotated(request.spec)?);
+        let annotated = annotated(request.spec, &start)?;
+        start.extend(annotated);
         Ok(Unit { name, slice, session: request.rootless, start })
     }
 
@@ -95,7 +98,7 @@ impl Unit {
     pub fn start(&self, pid: Pid) -> Result<()> {
         let pid = Value::U32(pid.as_raw_nonzero().get().cast_unsigned());
         let mut properties = self.start.clone();
-        properties.push(Property::new("PIDs", Value::Array("u".to_owned(), vec![pid])));
+        properties.push(Property::new(PROCESSES, Value::Array("u".to_owned(), vec![pid])));
         let mut systemd = Systemd::connect(self.session)?;
         systemd.listen()?;
         let arguments = [
@@ -193,8 +196,9 @@ fn expand(slice: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Properties that the document gives as annotations, as text in GVariant's form.
-fn annotated(spec: &Spec) -> Result<Vec<Property>> {
+/// Properties that the document gives as annotations, as text in GVariant's form. An annotation may be an image's:
+/// what the document itself decides, as `own` does, cannot be said again.
+fn annotated(spec: &Spec, own: &[Property]) -> Result<Vec<Property>> {
     let mut found = Vec::new();
     let annotations = spec.annotations().as_ref();
     let mut sorted: Vec<_> = annotations.into_iter().flatten().collect();
@@ -204,6 +208,9 @@ fn annotated(spec: &Spec) -> Result<Vec<Property>> {
         let wrong = |why: &str| Error::new(format!("annotation {key}: {why}"));
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphabetic()) {
             return Err(wrong("no name of a property"));
+        }
+        if name == PROCESSES || own.iter().any(|own| own.name == name) {
+            return Err(wrong("the document decides this"));
         }
         let value = text::parse(text).map_err(|why| wrong(&why))?;
         // What systemd's files have in seconds has another name, and unit, on the bus.
