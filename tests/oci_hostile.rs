@@ -245,3 +245,33 @@ fn a_null_device_that_is_exchanged() {
     });
     assert!(ran > 0 && refused > 0, "{ran} ran, {refused} did not");
 }
+
+/// CVE-2024-21626: a directory of the host that is open in the runtime, as the one to start in.
+#[test]
+fn no_program_starts_outside() {
+    if !have("starting outside", &["root"]) {
+        return;
+    }
+    let mut bundle = Bundle::new();
+    std::fs::write(bundle.path("outside/file"), "outside").expect("a file");
+    // The runtime is called with a directory of the host open.
+    let open = format!("exec 7<{}", bundle.path("outside").display());
+    bundle.before = Some(open);
+    // Control: what a program is given on purpose leads out.
+    bundle.options = vec!["--preserve-fds", "5"];
+    let way = ["cat /proc/self/fd/7/file"];
+    assert_eq!(bundle.probe(&way).last(), "ok outside");
+    bundle.options = Vec::new();
+    assert_ne!(bundle.probe(&way).stdout, "ok outside\n");
+    let mut refused = 0;
+    for preserved in [&["--preserve-fds", "5"][..], &[]] {
+        for number in 3..16 {
+            bundle.options = preserved.to_vec();
+            bundle.spec["process"]["cwd"] = json!(format!("/proc/self/fd/{number}"));
+            let ended = bundle.probe(&["getcwd", "cat file", "cat ../outside/file"]);
+            assert!(!ended.stdout.contains("outside"), "{number}: {ended:?}");
+            refused += usize::from(ended.stderr.contains("process.cwd"));
+        }
+    }
+    assert!(refused > 0);
+}
