@@ -379,8 +379,27 @@ fn host_report<'a>(target: &'a str, policy: &ResolvedPolicy) -> Result<HostRepor
     };
     let adviser = Adviser::new(policy, &HostFiles);
     let answer = endpoint_answer(&adviser, passage, &checked, held_by);
-    let connect = Answer { note: note.or(answer.note.clone()), ..answer };
+    let by_name = matches!(named, Host::Name(_)) && held_by == Some(Holder::Proxy);
+    let note = note.or(answer.note.clone());
+    let note = note.or_else(|| found(policy).filter(|_| by_name && answer.allowed));
+    let connect = Answer { note, ..answer };
     Ok(HostReport { kind: "host", target, note: None, connect })
+}
+
+/// How a name is found on this host.
+#[cfg(target_os = "linux")]
+fn found(policy: &ResolvedPolicy) -> Option<String> {
+    use crate::plan::{FOUND, NOT_FOUND, NamespaceSupport};
+    match crate::linux::namespace::for_policy(&policy.network).1 {
+        NamespaceSupport::Available => Some(FOUND.to_owned()),
+        NamespaceSupport::Refused(why) => Some(format!("{NOT_FOUND} ({why})")),
+        NamespaceSupport::Unasked => None,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn found(_: &ResolvedPolicy) -> Option<String> {
+    None
 }
 
 /// What is said about an endpoint; `path` is that of a Unix socket.

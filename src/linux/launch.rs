@@ -120,10 +120,11 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     // The cgroups too: they are removed when this is dropped, and with them what they hold.
     let ceilings = Ceilings::new(job.policy.limits.clone());
     // Before the host is asked, for the same reason. Whoever can answer queries can allow any address,
-    // which is in no namespace but the host's.
+    // which is in no namespace but the host's; where hosts are listed, the proxy is the way to it.
     let asked = job.traps.as_ref().filter(|_| !job.query_timeout.is_zero());
     let answers = asked.and_then(TrapFd::answers);
-    let unbound = answers.is_some() || job.learn.is_some() || job.inside.is_some();
+    let by_proxy = job.policy.network.lists_hosts();
+    let unbound = answers.is_some() && !by_proxy || job.learn.is_some() || job.inside.is_some();
     let (namespace, namespace_support) = match unbound {
         true => Default::default(),
         false => namespace::for_policy(&job.policy.network),
@@ -155,9 +156,8 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     if plan.broker && plan.network && job.inside.is_none() {
         namespace::check_proxies(&plan.policy.network)?;
     }
-    let (namespace, maker) = namespace.filter(|_| plan.namespace).unzip();
-    let maker = maker.filter(|_| !plan.policy.network.expose.is_empty());
-    let network = serve_network(&plan, namespace.as_ref(), maker, &env)?;
+    let made = namespace.filter(|_| plan.namespace);
+    let (namespace, network) = serve_network(&plan, made, &env, queries.is_some())?;
     let env = match &network {
         Some(network) if network.control().port() != 0 => {
             plan.outer.ports.extend(network.control().ports());
@@ -373,21 +373,29 @@ fn no_broker_yet(error: &io::Error) -> Failure {
     Failure::setup(Mechanism::Seccomp, format!("cannot start the broker: {error}"))
 }
 
-/// Starts the helper for what the policy offers and for its lists of hosts, where there are such.
+/// Starts the helper for what the policy offers and for its lists of hosts, where there are such. With
+/// `asks`, what those refuse is asked about. The namespace is given back.
 fn serve_network(
     plan: &Plan,
-    namespace: Option<&Namespace>,
-    maker: Option<OwnedFd>,
+    made: Option<namespace::Made>,
     env: &[OsString],
-) -> Result<Option<net::Network>, Failure> {
-    let mut offers = match namespace {
-        Some(namespace) => namespace.offers(&plan.policy.network)?,
-        None => Vec::new(),
+    asks: bool,
+) -> Result<(Option<Namespace>, Option<net::Network>), Failure> {
+    let (mut offers, mut maker) = (Vec::new(), None);
+    let namespace = match made {
+        Some(made) => {
+            offers = made.namespace.offers(&plan.policy.network)?;
+            let names = made.names.into_iter();
+            offers.extend(names.map(|socket| net::Offer { socket, role: net::Role::Names }));
+            maker = Some(made.maker).filter(|_| !plan.policy.network.expose.is_empty());
+            Some(made.namespace)
+        }
+        None => None,
     };
     let hosts = Hosts::new(&plan.policy.network).filter(|_| plan.broker && plan.network);
-    let domains = hosts.map(|hosts| net::Domains::new(hosts, env)).transpose()?;
+    let domains = hosts.map(|hosts| net::Domains::new(hosts, env, asks)).transpose()?;
     if domains.is_some() {
-        offers.extend(net::proxy_offers(|family| match namespace {
+        offers.extend(net::proxy_offers(|family| match &namespace {
             Some(namespace) => namespace.socket(family, libc::SOCK_STREAM, libc::IPPROTO_TCP),
             None => socket_with(
                 AddressFamily::from_raw(family as u16),
@@ -398,9 +406,10 @@ fn serve_network(
         })?);
     }
     if offers.is_empty() {
-        return Ok(None);
+        return Ok((namespace, None));
     }
-    net::Network::start(offers, maker, domains).map(Some)
+    let network = net::Network::start(offers, maker, domains)?;
+    Ok((namespace, Some(network)))
 }
 
 /// The private temporary directory; removed when dropped.

@@ -8,9 +8,8 @@
 use super::net::{Offer, Role};
 use super::sys::netns::{make_socket, start_maker};
 use super::sys::socket::namespace_cookie;
-use super::sys::{Errno, probe};
+use super::sys::{Errno, datagram, probe};
 use crate::cli::error::Failure;
-use crate::oci::loopback_up;
 use crate::plan::NamespaceSupport;
 use crate::policy::{Located, Network};
 use crate::trap::{Code, errno};
@@ -33,15 +32,25 @@ pub struct Namespace {
 /// Connections that wait to be accepted: as many as the kernel lets.
 const BACKLOG: i32 = 4096;
 
+/// A namespace, and what was made with it.
+pub struct Made {
+    /// The namespace.
+    pub namespace: Namespace,
+    /// A second way to ask for sockets in it.
+    pub maker: OwnedFd,
+    /// The sockets in it that questions about names arrive on, if they are to be answered.
+    pub names: Vec<OwnedFd>,
+}
+
 /// Makes a namespace where a policy with the section `network` has a use for one.
 ///
 /// One that closes the network as a whole has none: no socket is connected then, in whatever namespace, and the
 /// namespace would cost half a launch.
-pub fn for_policy(network: &Network) -> (Option<(Namespace, OwnedFd)>, NamespaceSupport) {
-    if !network.opens_loopback() {
+pub fn for_policy(network: &Network) -> (Option<Made>, NamespaceSupport) {
+    if !network.opens_loopback() && !network.lists_hosts() {
         return (None, NamespaceSupport::Unasked);
     }
-    match Namespace::make() {
+    match Namespace::make(network.lists_hosts()) {
         Ok(made) => (Some(made), NamespaceSupport::Available),
         Err(errno) => {
             let name = errno::name(errno.raw_os_error()).unwrap_or("an unknown error");
@@ -50,21 +59,45 @@ pub fn for_policy(network: &Network) -> (Option<(Namespace, OwnedFd)>, Namespace
     }
 }
 
+/// The port of name servers.
+const NAMES: u16 = 53;
+
 impl Namespace {
-    /// Makes one, and a second way to ask for sockets in it. To be called before the process is restricted.
+    /// Makes one, in which questions about names can be answered where `names` says so: every address is local
+    /// there, so whichever name server a program asks, it is asked in there. To be called before the process
+    /// is restricted.
     ///
     /// # Errors
     ///
     /// As unshare(2) where there can be none. `EPERM` also where pidfd_getfd(2) is forbidden: then a
     /// program's sockets cannot be used from here.
-    pub fn make() -> Result<(Namespace, OwnedFd), Errno> {
+    pub fn make(names: bool) -> Result<Made, Errno> {
         probe::may_copy_descriptors()?;
-        let [maker, second] = start_maker()?;
-        let socket = |family| make_socket(maker.as_fd(), [family, libc::SOCK_DGRAM as u32, 0]);
-        let first = socket(libc::AF_INET as u32)?;
-        loopback_up(first.as_fd())?;
-        let cookie = namespace_cookie(&first)?;
-        Ok((Namespace { maker: Mutex::new(maker), cookie }, second))
+        let [first, maker] = start_maker(names)?;
+        let socket =
+            make_socket(first.as_fd(), [libc::AF_INET as u32, libc::SOCK_DGRAM as u32, 0])?;
+        let cookie = namespace_cookie(&socket)?;
+        let namespace = Namespace { maker: Mutex::new(first), cookie };
+        let names = if names { namespace.name_sockets(socket)? } else { Vec::new() };
+        Ok(Made { namespace, maker, names })
+    }
+
+    /// Sockets at the port of name servers, `four` and one of IPv6 where there is such a thing.
+    fn name_sockets(&self, four: OwnedFd) -> Result<Vec<OwnedFd>, Errno> {
+        datagram::by_destination(four.as_fd(), false)?;
+        bind(&four, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, NAMES)))?;
+        let six = || {
+            let six = self.socket(libc::AF_INET6, libc::SOCK_DGRAM, 0)?;
+            sockopt::set_ipv6_v6only(&six, true)?;
+            datagram::by_destination(six.as_fd(), true)?;
+            bind(&six, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, NAMES)))?;
+            Ok(six)
+        };
+        match six() {
+            Ok(six) => Ok(vec![four, six]),
+            Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => Ok(vec![four]),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Makes a socket in it, as socket(2).

@@ -39,4 +39,3 @@ mod sys;
 pub mod traps;
 
 pub use error::{Context, Error, Result};
-pub use sys::net::loopback_up;

@@ -1,6 +1,7 @@
 //! Who holds which line of a policy, and what nobody holds.
 
 use super::{HostSupport, OLDEST_ABI, Plan, SCOPED_ABI, limits};
+use crate::policy::host;
 use crate::policy::path::is_below;
 use crate::policy::{Access, Daemons, Effect, Network, Origin, Pattern, ResolvedPolicy, Rule};
 use serde::Serialize;
@@ -198,7 +199,8 @@ pub(super) fn lines(plan: &Plan, daemons: &Daemons) -> Vec<Line> {
     if plan.broker {
         let fence =
             if plan.namespace { Holder::NamespaceAndBroker } else { Holder::LandlockAndBroker };
-        sockets(network, daemons, fence, &mut add);
+        let found = if plan.namespace { FOUND } else { NOT_FOUND };
+        sockets(network, daemons, (fence, found), &mut add);
     }
     lines.extend(limits::lines(&plan.policy.limits, plan.host));
     lines
@@ -208,7 +210,7 @@ pub(super) fn lines(plan: &Plan, daemons: &Daemons) -> Vec<Line> {
 fn sockets(
     network: &Network,
     daemons: &Daemons,
-    fence: Holder,
+    (fence, found): (Holder, &'static str),
     add: &mut impl FnMut(&Origin, &str, Holder, Option<&'static str>),
 ) {
     let holder = if network.allow_network { Holder::Seccomp } else { fence };
@@ -218,8 +220,11 @@ fn sockets(
     if let Some(local) = &network.allow_local_binding {
         add(&local.origin, &local.value.to_string(), holder, None);
     }
-    for entry in [&network.allowed_domains, &network.denied_domains].into_iter().flatten().flatten()
-    {
+    for entry in network.allowed_domains.iter().flatten() {
+        let named = host::address(&entry.value).0.is_none();
+        add(&entry.origin, &entry.typed(), Holder::Proxy, named.then_some(found));
+    }
+    for entry in network.denied_domains.iter().flatten() {
         add(&entry.origin, &entry.typed(), Holder::Proxy, None);
     }
     if let Some(variables) = &network.proxy_environment {
@@ -234,6 +239,12 @@ fn sockets(
         add(&all.origin, &all.value.to_string(), Holder::Broker, None);
     }
 }
+
+/// How programs reach a host by its name, where the run has a network namespace.
+pub const FOUND: &str = "every program finds the name, also one that heeds no variable for proxies";
+/// The same without one.
+pub const NOT_FOUND: &str = "only programs that heed the variables for proxies find the name: no network \
+    namespace can be had here";
 
 /// What is to be known of a line that names such a socket.
 pub const AS_GOOD_AS_THE_HOST: &str = "whoever may connect to this socket can have a process started \

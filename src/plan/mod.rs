@@ -14,7 +14,7 @@ use crate::policy::{
     Access, Daemons, Decider, Effect, FsView, Kind, Origin, Pattern, ResolvedPolicy, Rule,
 };
 pub use limits::{Ceiling, LimitSupport};
-pub use lines::{ACCEPTABLE, AS_GOOD_AS_THE_HOST, Holder, Line, Shortfall};
+pub use lines::{ACCEPTABLE, AS_GOOD_AS_THE_HOST, FOUND, Holder, Line, NOT_FOUND, Shortfall};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;

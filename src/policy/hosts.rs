@@ -132,6 +132,14 @@ pub fn synthetic(address: IpAddr) -> Option<u32> {
     }
 }
 
+/// The [`SYNTHETIC`] addresses at a place, which is less than 2^17.
+#[must_use]
+pub fn at_place(place: u32) -> [IpAddr; 2] {
+    let (four, six) = SYNTHETIC;
+    let four = Ipv4Addr::from_bits(four.to_bits() | place & 0x1_ffff);
+    [four.into(), Ipv6Addr::from_bits(six.to_bits() | u128::from(place)).into()]
+}
+
 /// Why a host may not be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {

@@ -86,6 +86,11 @@ impl Network {
         !self.allow_network && (local || ports)
     }
 
+    /// Whether the network is closed, and some hosts open or named as closed.
+    pub fn lists_hosts(&self) -> bool {
+        !self.allow_network && (self.allowed_domains.is_some() || self.denied_domains.is_some())
+    }
+
     /// The ports of proxies, which are on the host's loopback, with the lines that say so.
     pub fn proxies(&self) -> impl Iterator<Item = &Located<u16>> {
         [&self.http_proxy_port, &self.socks_proxy_port].into_iter().flatten()

@@ -1,22 +1,53 @@
-//! Connections that the domain proxy makes: led to it, and its refusals written down.
+//! Connections that the domain proxy makes: led to it, and its refusals asked about or written down.
 
 use super::internet::{FOUR, MAPPED, SIX, name_of};
+use super::query::NO_LONGER;
 use super::report::process_of;
 use super::task::Task;
 use super::{Answer, Broker, Errno};
-use crate::linux::net::channel::{Client, Control, Purpose, Refused};
+use crate::linux::net::channel::{Client, Control, Purpose, Refused, Said};
+use crate::policy::Closed;
 use crate::policy::endpoint::{Line, Value};
-use crate::policy::{Closed, Passage};
+use crate::policy::hosts::synthetic;
 use crate::trap::{Code, Denial, Kind, Operation, Reason, RuleRef, State, Trap};
-use rustix::net::sockopt::{ipv6_v6only, socket_domain};
-use rustix::net::{AddressFamily, bind};
+use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_protocol};
+use rustix::net::{AddressFamily, bind, ipproto};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
+/// The port of name servers.
+const NAMES: u16 = 53;
+
+/// Which thread asks about names from which port: what the helper is asked, it knows no thread of.
+#[derive(Default)]
+pub struct Askers(Mutex<HashMap<u16, i32>>);
+
+impl Askers {
+    fn note(&self, port: u16, task: i32) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(port, task);
+    }
+
+    fn of(&self, port: u16) -> Option<i32> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&port).copied()
+    }
+}
+
 impl Broker {
+    /// Whether questions about names are answered in the run: then every other address leads back to it.
+    pub(super) fn answers_names(&self) -> bool {
+        self.namespace.is_some() && self.endpoints.lists_hosts() && !self.endpoints.is_open()
+    }
+
+    /// Whether a datagram socket may be connected to `to`, which leads to whoever answers questions about names,
+    /// or nowhere: a program that looks a name up does both, the latter to see which address suits best.
+    pub(super) fn is_for_names(&self, to: SocketAddr) -> bool {
+        self.answers_names() && (to.port() == NAMES || synthetic(to.ip()).is_some())
+    }
+
     /// The proxy, and what a connection to `to` is to it, if it is for the proxy to make.
     pub(super) fn by_proxy(&self, to: SocketAddr) -> Option<(&Control, Purpose)> {
         let control = self.network.as_deref()?;
@@ -26,14 +57,42 @@ impl Broker {
         if own {
             return Some((control, Purpose::Proxy));
         }
-        let listed = self.endpoints.listed(ip, port);
-        listed.filter(Passage::is_open).map(|_| (control, Purpose::Address(to)))
+        let purpose = match self.endpoints.listed(ip, port) {
+            Some(listed) => Some(Purpose::Address(to)).filter(|_| listed.is_open()),
+            None if !self.answers_names() => None,
+            None if synthetic(ip).is_some() => Some(Purpose::Address(to)),
+            None => Some(Purpose::Names).filter(|_| port == NAMES),
+        };
+        purpose.map(|purpose| (control, purpose))
     }
 
-    /// Writes down what the proxy refused.
-    fn refused_by_proxy(&self, refused: Refused) {
-        let Refused { task, protocol, host, port, entry, message, unlisted } = refused;
-        let target = format!("{host}:{port}");
+    /// Does as the helper says.
+    fn heard(&self, control: &Control, said: Said) {
+        let (question, refused) = match said {
+            Said::Refused(refused) => return self.reporter.record(&self.denial_by_proxy(refused)),
+            Said::Asked(question, refused) => (question, refused),
+            Said::Over(question) => {
+                if let Some(queries) = &self.queries {
+                    queries.hosts.forget(self, question);
+                }
+                return;
+            }
+        };
+        let denial = self.denial_by_proxy(refused);
+        let allowed = match &self.queries {
+            Some(queries) => queries.ask_for_host(self, question, &denial),
+            None => Some(false),
+        };
+        if let Some(allowed) = allowed {
+            control.answer(question, allowed);
+        }
+    }
+
+    /// What the proxy refuses, as a record.
+    fn denial_by_proxy(&self, refused: Refused) -> Denial {
+        let Refused { task, asked_from, protocol, host, port, entry, message, unlisted } = refused;
+        let task = self.askers.of(asked_from).filter(|_| task == 0).unwrap_or(task);
+        let target = if port == 0 { host } else { format!("{host}:{port}") };
         let line = entry.as_ref().map(|(origin, text)| Line { origin, value: Value::Text(text) });
         let advice = match unlisted {
             true => Some(self.adviser.endpoint(Closed::Host, None, &target)),
@@ -50,7 +109,7 @@ impl Broker {
             key: origin.key,
             text,
         });
-        self.reporter.record(&Denial {
+        Denial {
             kind: Kind::Network,
             operation: Operation::Connect,
             path: None,
@@ -71,11 +130,11 @@ impl Broker {
             rule,
             process: process_of(&self.proc, task),
             message: message.or(why),
-        });
+        }
     }
 }
 
-/// Starts the thread that writes down what the proxy refuses, until the helper has ended. A helper that ends
+/// Starts the thread that hears what the proxy refuses, until the helper has ended. A helper that ends
 /// before the run does is told of, and nobody else can take its place at its port.
 ///
 /// # Errors
@@ -85,8 +144,11 @@ pub fn follow(broker: &Arc<Broker>) -> std::io::Result<Option<JoinHandle<()>>> {
     let Some(control) = broker.network.clone() else { return Ok(None) };
     let broker = Arc::clone(broker);
     let follow = move || {
-        while let Some(refused) = control.next() {
-            broker.refused_by_proxy(refused);
+        while let Some(said) = control.next() {
+            broker.heard(&control, said);
+        }
+        if let Some(queries) = &broker.queries {
+            queries.hosts.finish(&broker, NO_LONGER);
         }
         if control.close() {
             let message =
@@ -106,14 +168,18 @@ pub fn follow(broker: &Arc<Broker>) -> std::io::Result<Option<JoinHandle<()>>> {
 }
 
 impl Task<'_> {
-    /// Connects `copy`, a TCP socket, to the proxy, which is told what the connection is for.
+    /// Connects `copy`, a TCP socket, to the proxy, which is told what the connection is for. The program's
+    /// address is one of IPv6 if `six` says so.
     pub(super) fn connect_to_proxy(
         &self,
         copy: &OwnedFd,
         (control, to): (&Control, Purpose),
+        six: bool,
     ) -> Result<Answer, Errno> {
         // A name of its own before it is connected, so that it can be announced.
         let (from, address) = match socket_domain(copy)? {
+            // As the kernel answers, for TCP.
+            AddressFamily::INET if six => return Err(Errno::AFNOSUPPORT),
             AddressFamily::INET => (FOUR, SocketAddr::new(FOUR, control.port())),
             _ if !ipv6_v6only(copy)? => (MAPPED, SocketAddr::new(MAPPED, control.port())),
             _ => {
@@ -127,10 +193,24 @@ impl Task<'_> {
             Err(errno) => return Err(errno),
         }
         let own = name_of(copy)?;
-        let from = SocketAddr::new(own.ip().to_canonical(), own.port());
+        // Bound to every address, it comes from the one beside the proxy's.
+        let from = if own.ip().to_canonical().is_unspecified() { from } else { own.ip() };
+        let from = SocketAddr::new(from.to_canonical(), own.port());
         control.announce(&Client { from, task: self.tid(), to })?;
         self.connect_waiting(copy, &raw(address))
     }
+
+    /// Remembers who may ask about names by `socket`, which has its port now.
+    pub(super) fn note_asker(&self, socket: &OwnedFd) {
+        if let Ok(own) = name_of(socket) {
+            self.broker.askers.note(own.port(), self.tid());
+        }
+    }
+}
+
+/// Whether `socket` is one of UDP.
+pub(super) fn is_udp(socket: &OwnedFd) -> Result<bool, Errno> {
+    Ok(socket_protocol(socket)? == Some(ipproto::UDP))
 }
 
 /// The address as connect(2) takes it: `struct sockaddr_in` or `sockaddr_in6`.

@@ -5,9 +5,11 @@
 //! no packet from it leave through another interface. So no order of calls, in however many threads,
 //! makes it listen on other addresses or reach them.
 
+use super::hosts::is_udp;
 use super::network::Address;
 use super::task::Task;
 use super::{Answer, Errno};
+use crate::linux::net::channel::Purpose;
 use crate::linux::sys::socket;
 use crate::policy::endpoint::{Reach, reach};
 use crate::policy::{Closed, Passage, Use};
@@ -29,10 +31,15 @@ impl Task<'_> {
         }
         let address_to = address.internet().ok_or(Errno::INVAL)?;
         let to = address_to.ip();
-        let by_proxy = self.broker.by_proxy(address_to);
+        // The proxy makes connections, and no host is reached by datagrams.
+        let udp = is_udp(copy)?;
+        let for_names = udp && self.broker.is_for_names(address_to);
+        let by_proxy = self.broker.by_proxy(address_to).filter(|_| !udp);
         let passage = match by_proxy {
-            Some(_) => Passage::Open(None),
-            None => self.broker.endpoints.internet(Use::Connect, to, address_to.port()),
+            None if !for_names => {
+                self.broker.endpoints.internet(Use::Connect, to, address_to.port())
+            }
+            _ => Passage::Open(None),
         };
         let target = || address_to.to_string();
         let what = (Operation::Connect, Use::Connect);
@@ -42,12 +49,24 @@ impl Task<'_> {
         if fenced && let Some(answer) = self.refuse_protocol(copy, Operation::Connect, target)? {
             return Ok(answer);
         }
+        let names = self.broker.answers_names();
+        if let Passage::Closed(_, line) = passage
+            && udp
+            && names
+        {
+            let why = Err("no host is reached by UDP".into());
+            return Ok(self.refuse_network(what.0, target(), (why, None), line, None));
+        }
         if let Some(answer) = self.refused_endpoint(what, passage, target, b"") {
             return Ok(answer);
         }
         self.may_act()?;
-        if let Some(by_proxy) = by_proxy {
-            return self.connect_to_proxy(copy, by_proxy);
+        // What an answer opened, there is no other way to.
+        let opened = names && !passage.is_open();
+        let opened = self.broker.network.as_deref().filter(|_| opened);
+        let opened = opened.map(|control| (control, Purpose::Opened(address_to)));
+        if let Some(by_proxy) = by_proxy.or(opened) {
+            return self.connect_to_proxy(copy, by_proxy, address_to.is_ipv6());
         }
         if fenced && !own {
             // As the kernel answers, for TCP.
@@ -60,7 +79,11 @@ impl Task<'_> {
                 _ => tie(copy, loopback_beside(to))?,
             }
         }
-        self.connect_waiting(copy, address.bytes())
+        let answer = self.connect_waiting(copy, address.bytes())?;
+        if for_names {
+            self.note_asker(copy);
+        }
+        Ok(answer)
     }
 
     pub(super) fn bind_internet(&self, copy: &OwnedFd, address: &Address) -> Result<Answer, Errno> {
@@ -72,7 +95,16 @@ impl Task<'_> {
         let bound = bind_address(copy, address)?;
         let (to, port) = (bound.ip(), bound.port());
         let target = || bound.to_string();
-        let passage = endpoints.internet(Use::Bind, to, port);
+        let own = self.is_in_namespace(copy)?;
+        // As a resolver does before it asks.
+        let asks = own
+            && self.broker.answers_names()
+            && (reach(to), port) == (Reach::Unspecified, 0)
+            && is_udp(copy)?;
+        let passage = match asks {
+            true => Passage::Open(None),
+            false => endpoints.internet(Use::Bind, to, port),
+        };
         let what = (Operation::Bind, Use::Bind);
         if let Some(answer) = self.refuse_protocol(copy, Operation::Bind, target)? {
             return Ok(answer);
@@ -80,8 +112,12 @@ impl Task<'_> {
         if let Some(answer) = self.refused_endpoint(what, passage, target, b"") {
             return Ok(answer);
         }
-        let own = self.is_in_namespace(copy)?;
         self.may_act()?;
+        if asks {
+            let answer = socket::bind(copy, address.bytes());
+            self.note_asker(copy);
+            return Ok(answer.into());
+        }
         if reach(to) == Reach::Unspecified && !own {
             // Every address of this host, as far as this run goes, is loopback.
             let any = loopback_of(copy, to.is_ipv6())?;

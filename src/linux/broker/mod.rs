@@ -6,6 +6,7 @@
 //! decision on the kernel's second look. See SECURITY.md, "The broker".
 
 mod answers;
+mod asked;
 mod attributes;
 mod controls;
 mod deep;
@@ -160,6 +161,7 @@ pub struct Run {
     memory: ipc::Objects,
     sockets: unix::Bound,
     kept: substitute::Kept,
+    askers: hosts::Askers,
     /// A rule grants something by a name in a subtree that Landlock grants whole, links and all.
     guards_links: bool,
     moves: moves::Moves,
@@ -247,6 +249,7 @@ impl Broker {
             memory: ipc::Objects::new(),
             sockets: unix::Bound::default(),
             kept: substitute::Kept::default(),
+            askers: hosts::Askers::default(),
             moves: moves::Moves::default(),
             reporter: config.reporter,
             queries: config.queries,

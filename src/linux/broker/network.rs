@@ -112,7 +112,7 @@ impl Task<'_> {
         if !matches!(family, libc::AF_INET | libc::AF_INET6) {
             return Ok(None);
         }
-        let udp = self.broker.endpoints.is_local();
+        let udp = self.broker.endpoints.is_local() || self.broker.answers_names();
         let protocol = match (kind & TYPE as i32, self.int(2)) {
             (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => libc::IPPROTO_TCP,
             // In there it goes nowhere else, wherever a datagram says that it goes.
@@ -213,6 +213,8 @@ impl Task<'_> {
             Closed::Loopback if operation != Operation::Connect => {
                 (Some("it would be bound to loopback alone"), Some(endpoint))
             }
+            // Of the run's own namespace, which has no such address.
+            Closed::Network if self.broker.namespace.is_some() => (None, None),
             // Without a path that a record can name.
             Closed::Unlisted if target.contains('\u{fffd}') => (None, None),
             _ => (None, Some(endpoint)),

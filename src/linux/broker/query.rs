@@ -9,6 +9,7 @@
 //! it does, the question stays, and counts when it comes: so a program that a timer interrupts all the
 //! time gets its answer, too.
 
+use super::asked::Hosts;
 use super::due::Due;
 use super::grants::{Grants, Pass, Subject};
 use super::helpers::Helpers;
@@ -40,6 +41,8 @@ pub struct Queries {
     /// Tells the thread that reads that a call waits, which then has to be looked at.
     pub(super) wake: OwnedFd,
     calls: Mutex<Calls>,
+    /// The hosts that are asked about.
+    pub(super) hosts: Hosts,
     /// Who does calls over.
     pub(super) helpers: Helpers,
     /// What answers granted.
@@ -112,6 +115,7 @@ impl Queries {
             timeout,
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             calls: Mutex::default(),
+            hosts: Hosts::default(),
             helpers: Helpers::default(),
             grants: Grants::default(),
             key: Key::default(),
@@ -120,6 +124,23 @@ impl Queries {
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long an answer may take.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// An id for another query.
+    pub(super) fn next_id(&self) -> u64 {
+        let mut calls = self.calls();
+        calls.last += 1;
+        calls.last
+    }
+
+    /// Has the thread that reads look after what waits.
+    pub(super) fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
     /// Sends the query and puts the call of `task` aside; none if that was not possible.
@@ -189,7 +210,7 @@ impl Queries {
 
     fn put_aside(&self, calls: &mut Calls, held: Held) {
         if !std::mem::replace(&mut calls.watched, true) {
-            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+            self.wake();
         }
         calls.waiting.insert(held.question.id, held);
     }
@@ -223,6 +244,13 @@ impl Queries {
 
     /// Does as an answer says; whether it is one to a query that is asked.
     pub fn answer(&self, broker: &Arc<Broker>, (id, action, scope): (u64, Action, Scope)) -> bool {
+        if self.answer_for_host(broker, (id, action, scope)) {
+            if (action, scope) == (Action::Allow, Scope::Run) {
+                let covered = self.covered(broker, &mut self.calls(), id);
+                covered.into_iter().for_each(|held| self.helpers.hand_on(broker, self, held));
+            }
+            return true;
+        }
         let mut calls = self.calls();
         let keep = |held: &Held| {
             let asked = &held.passes.last().expect("a call waits for something").subject;
@@ -235,6 +263,7 @@ impl Queries {
             let covers = keep(&away.held) && action == Action::Allow;
             let covered = if covers { self.covered(broker, &mut calls, id) } else { Vec::new() };
             drop(calls);
+            self.cover_hosts(broker, id);
             covered.into_iter().for_each(|held| self.helpers.hand_on(broker, self, held));
             return true;
         };
@@ -248,6 +277,7 @@ impl Queries {
                 let covered = if kept { self.covered(broker, &mut calls, id) } else { Vec::new() };
                 drop(calls);
                 self.helpers.hand_on(broker, self, held);
+                self.cover_hosts(broker, id);
                 covered.into_iter().for_each(|held| self.helpers.hand_on(broker, self, held));
             }
         }
@@ -291,6 +321,7 @@ impl Queries {
             calls.closed = true;
             (std::mem::take(&mut calls.waiting), std::mem::take(&mut calls.away))
         };
+        self.hosts.close(broker);
         waiting.values().for_each(|held| self.deny(broker, held));
         away.values().for_each(|away| self.release(&away.held.passes));
     }
@@ -301,6 +332,7 @@ impl Queries {
         if !std::mem::replace(&mut calls.closed, true) {
             let why = "the run is over";
             calls.waiting.values().for_each(|held| self.over(broker, &held.question, why));
+            self.hosts.finish(broker, why);
             std::mem::take(&mut calls.away)
                 .into_values()
                 .for_each(|away| self.drop_away(broker, away, why));
@@ -312,6 +344,7 @@ impl Queries {
         let now = Instant::now();
         let mut calls = self.calls();
         let late = format!("no answer within {} s", self.timeout.as_secs());
+        self.hosts.look(broker, &late);
         while let Some(first) =
             calls.waiting.first_entry().filter(|e| e.get().question.deadline <= now)
         {
@@ -370,21 +403,21 @@ impl Queries {
         if let Some(before) = before {
             self.drop_away(task.broker, before, NO_LONGER);
         }
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.wake();
     }
 
     /// Whether the thread that reads has to wake up by itself: there is something to look at, or there
     /// `soon` will be. Where it need not, it is woken by the first call that waits.
     pub fn watch(&self, soon: bool) -> bool {
         let mut calls = self.calls();
-        let waiting = !calls.waiting.is_empty() || !calls.away.is_empty();
+        let waiting = !calls.waiting.is_empty() || !calls.away.is_empty() || self.hosts.wait();
         calls.watched = soon || waiting || self.helpers.is_behind();
         calls.watched
     }
 }
 
 /// Why a question is over whose caller has gone on.
-const NO_LONGER: &str = "the caller no longer waits";
+pub(super) const NO_LONGER: &str = "the caller no longer waits";
 
 impl Away {
     fn compare(&self, task: &Task<'_>, asked: &Pass, denial: &Denial) -> Compared {

@@ -2,7 +2,8 @@
 //!
 //! The broker makes each connection to the proxy for the program, and says so before: from which port it
 //! comes, and what it stands for. So nobody else on this host can use the proxy, and a connection needs to
-//! carry nothing about itself.
+//! carry nothing about itself. Where somebody can be asked before a host is refused, the helper asks the
+//! launcher, and is told the answer.
 
 use crate::linux::sys::Errno;
 use crate::policy::Origin;
@@ -12,9 +13,11 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::io::Interest;
 use tokio::net::UnixStream;
+use tokio::sync::oneshot;
 
 /// The longest message, in bytes.
 const LONGEST: usize = 8192;
@@ -37,20 +40,26 @@ pub struct Client {
 pub enum Purpose {
     /// One to the proxy, which says itself where it goes.
     Proxy,
-    /// One to this address.
+    /// One to this address, or to the host whose name was answered with it.
     Address(SocketAddr),
+    /// One to this address, which an answer to a query opened.
+    Opened(SocketAddr),
+    /// One to a name server.
+    Names,
 }
 
 /// A refusal, for the record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {
-    /// The thread that asked, 0 where nobody knows.
+    /// The thread that asked, 0 where the helper does not know.
     pub task: i32,
-    /// How it asked: `http`, `connect`, `socks5`, `tcp`.
+    /// The port that it asked from, where that may tell which thread it is; else 0.
+    pub asked_from: u16,
+    /// How it asked: `http`, `connect`, `socks5`, `tcp`, `dns`.
     pub protocol: String,
     /// The host, as policies write it.
     pub host: String,
-    /// The port.
+    /// The port; 0 where it is about none.
     pub port: u16,
     /// The entry that decided, and as it was typed.
     pub entry: Option<(Origin, String)>,
@@ -58,6 +67,26 @@ pub struct Refused {
     pub message: Option<String>,
     /// An entry for the host would allow it.
     pub unlisted: bool,
+}
+
+/// What the helper says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Said {
+    /// Something was refused.
+    Refused(Refused),
+    /// This would be refused: is it to be allowed after all? The number is that of the question.
+    Asked(u64, Refused),
+    /// Nobody waits for the answer to this question any more.
+    Over(u64),
+}
+
+/// What the launcher says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Told {
+    /// A connection is about to arrive.
+    Client(Client),
+    /// The answer to a question, by its number.
+    Answer(u64, bool),
 }
 
 /// The launcher's end.
@@ -103,18 +132,27 @@ impl Control {
     ///
     /// `EAGAIN` where the helper is slow, `EPIPE` where it is gone.
     pub fn announce(&self, client: &Client) -> Result<(), Errno> {
-        let text = serde_json::to_vec(client).map_err(|_| Errno::INVAL)?;
+        let client = Told::Client(client.clone());
+        let text = serde_json::to_vec(&client).map_err(|_| Errno::INVAL)?;
         send(&self.socket, &text, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(|_| ())
     }
 
-    /// Waits for the next refusal; none once the helper is gone.
-    pub fn next(&self) -> Option<Refused> {
+    /// Answers a question of the helper's. It waits for room, which the helper makes whatever else it does.
+    pub fn answer(&self, question: u64, allowed: bool) {
+        if let Ok(text) = serde_json::to_vec(&Told::Answer(question, allowed)) {
+            // Where it is gone, so is who waits.
+            let _ = send(&self.socket, &text, SendFlags::NOSIGNAL);
+        }
+    }
+
+    /// Waits for what the helper says next; none once it is gone.
+    pub fn next(&self) -> Option<Said> {
         let mut text = [0; LONGEST];
         loop {
             match recv(&self.socket, &mut text, RecvFlags::empty()) {
                 Ok((0, _)) => return None,
                 Ok((length, _)) => match serde_json::from_slice(&text[..length]) {
-                    Ok(refused) => return Some(refused),
+                    Ok(said) => return Some(said),
                     Err(_) => continue,
                 },
                 Err(Errno::INTR) => continue,
@@ -146,6 +184,28 @@ impl Control {
 pub struct Channel {
     socket: UnixStream,
     announced: Mutex<HashMap<SocketAddr, Client>>,
+    /// Questions without an answer, by number.
+    asked: Mutex<HashMap<u64, oneshot::Sender<bool>>>,
+    /// The number of the last one.
+    last: AtomicU64,
+}
+
+/// A question that is asked. Dropped, it says that nobody waits for the answer.
+struct Question<'a> {
+    channel: &'a Channel,
+    number: u64,
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        if lock(&self.channel.asked).remove(&self.number).is_some() {
+            self.channel.say(&Said::Over(self.number));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Channel {
@@ -157,32 +217,50 @@ impl Channel {
     pub fn new(socket: OwnedFd) -> io::Result<Channel> {
         // It keeps messages apart, which reading it like a stream does not change.
         let socket = std::os::unix::net::UnixStream::from(socket);
-        Ok(Channel { socket: UnixStream::from_std(socket)?, announced: Mutex::default() })
+        Ok(Channel {
+            socket: UnixStream::from_std(socket)?,
+            announced: Mutex::default(),
+            asked: Mutex::default(),
+            last: AtomicU64::new(0),
+        })
     }
 
     /// Reads until the launcher is gone.
     pub async fn until_closed(&self) {
-        while self.socket.readable().await.is_ok() && self.drain().is_ok() {}
+        while self.socket.readable().await.is_ok() {
+            // Nothing is left then, until it is readable again.
+            let drained = || self.drain().and(Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+            match self.socket.try_io(Interest::READABLE, drained) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                _ => return,
+            }
+        }
     }
 
-    /// Takes in what has come; an error once the launcher is gone.
+    /// Takes in what has come, whether or not the runtime has seen it yet; an error once the launcher is gone.
     fn drain(&self) -> io::Result<()> {
         let mut text = [0; LONGEST];
         loop {
-            match self.socket.try_read(&mut text) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(length) => {
-                    if let Ok(client) = serde_json::from_slice::<Client>(&text[..length]) {
-                        let mut announced =
-                            self.announced.lock().unwrap_or_else(PoisonError::into_inner);
+            match recv(&self.socket, &mut text, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok((length, _)) => match serde_json::from_slice(&text[..length]) {
+                    Ok(Told::Client(client)) => {
+                        let mut announced = lock(&self.announced);
                         if announced.len() >= MOST {
                             announced.clear();
                         }
                         announced.insert(client.from, client);
                     }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
+                    Ok(Told::Answer(number, allowed)) => {
+                        if let Some(question) = lock(&self.asked).remove(&number) {
+                            let _ = question.send(allowed);
+                        }
+                    }
+                    Err(_) => {}
+                },
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
             }
         }
     }
@@ -190,17 +268,30 @@ impl Channel {
     /// What was said about the connection that came from `from`. It was said before.
     pub fn announced(&self, from: SocketAddr) -> Option<Client> {
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        // The readiness of the socket may not have been seen yet.
+        // What it says of a connection may have come with it, and be looked at later.
         let _ = self.drain();
-        self.announced.lock().unwrap_or_else(PoisonError::into_inner).remove(&from)
+        lock(&self.announced).remove(&from)
     }
 
     /// Tells of a refusal. One that finds no room is lost: the program is refused all the same.
-    pub fn tell(&self, refused: &Refused) {
-        if let Ok(text) = serde_json::to_vec(refused)
-            && text.len() <= LONGEST
-        {
-            let _ = send(&self.socket, &text, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-        }
+    pub fn tell(&self, refused: Refused) {
+        self.say(&Said::Refused(refused));
+    }
+
+    /// Asks whether what would be refused is to be allowed after all, for as long as this is waited for. Where
+    /// nobody can be asked any more, the launcher writes the refusal down.
+    pub async fn ask(&self, refused: Refused) -> bool {
+        let (answer, answered) = oneshot::channel();
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        lock(&self.asked).insert(number, answer);
+        let _question = Question { channel: self, number };
+        self.say(&Said::Asked(number, refused)) && answered.await.unwrap_or(false)
+    }
+
+    /// Whether it was said: there may be no room.
+    fn say(&self, said: &Said) -> bool {
+        let Ok(text) = serde_json::to_vec(said) else { return false };
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        text.len() <= LONGEST && send(&self.socket, &text, flags).is_ok()
     }
 }

@@ -38,6 +38,8 @@ pub enum Role {
     Run(u16),
     /// A listening TCP socket: the domain proxy, for connections that the broker announced.
     Proxy,
+    /// A UDP socket that questions about names arrive on.
+    Names,
 }
 
 /// What the domain proxy holds and works from.
@@ -48,17 +50,19 @@ pub struct Domains {
     pub resolver: Resolver,
     /// How connections go out.
     pub upstream: Upstream,
+    /// Somebody can be asked about what the lists refuse.
+    pub asks: bool,
 }
 
 impl Domains {
     /// For the lists `hosts`, in the environment `env` of the launcher: what is there of name servers and
-    /// proxies is read now.
+    /// proxies is read now. With `asks`, what they refuse is asked about.
     ///
     /// # Errors
     ///
     /// `SANDBOX_SETUP_FAILED` where the environment names a proxy that cannot be used: going out without it
     /// is not what was asked for.
-    pub fn new(hosts: Hosts, env: &[OsString]) -> Result<Domains, Failure> {
+    pub fn new(hosts: Hosts, env: &[OsString], asks: bool) -> Result<Domains, Failure> {
         let variable = |name: &str| {
             let start = format!("{name}=");
             let found = env.iter().find_map(|v| v.as_bytes().strip_prefix(start.as_bytes()))?;
@@ -67,7 +71,7 @@ impl Domains {
         let upstream = Upstream::new(variable).map_err(|why| {
             Failure::new(Code::SandboxSetupFailed, format!("the proxy to go out by: {why}"))
         })?;
-        Ok(Domains { hosts, resolver: Resolver::of_host(), upstream })
+        Ok(Domains { hosts, resolver: Resolver::of_host(), upstream, asks })
     }
 }
 

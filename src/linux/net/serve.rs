@@ -1,7 +1,7 @@
 //! The helper's loop: one thread that serves all sockets.
 
 use super::channel::{Channel, Refused};
-use super::proxy::Gate;
+use super::proxy::{Gate, dns};
 use super::{Domains, Offer, Role, relay};
 use rustix::process::{Resource, getrlimit};
 use std::io;
@@ -31,9 +31,7 @@ pub fn serve(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let channel = Arc::new(Channel::new(control)?);
-        let gate = domains.map(|Domains { hosts, resolver, upstream }| {
-            Arc::new(Gate::new(hosts, resolver, upstream, Arc::clone(&channel)))
-        });
+        let gate = domains.map(|domains| Arc::new(Gate::new(domains, Arc::clone(&channel))));
         for Offer { socket, role } in offers {
             match role {
                 Role::Host(port) => {
@@ -49,6 +47,10 @@ pub fn serve(
                     tokio::spawn(accept(listener, full, move |stream, from| {
                         Arc::clone(&gate).serve(stream, from)
                     }));
+                }
+                Role::Names => {
+                    let gate = gate.clone().ok_or(io::ErrorKind::InvalidInput)?;
+                    tokio::spawn(dns::serve(gate, socket));
                 }
                 Role::Run(port) => {
                     let listener = relayed(socket)?;
@@ -86,8 +88,9 @@ fn full(channel: &Arc<Channel>, port: u16) -> impl Fn() + use<> {
     let channel = Arc::clone(channel);
     move || {
         let most = most();
-        channel.tell(&Refused {
+        channel.tell(Refused {
             task: 0,
+            asked_from: 0,
             protocol: "tcp".to_owned(),
             host: "localhost".to_owned(),
             port,

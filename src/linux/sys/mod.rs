@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 pub mod allocator;
+pub mod datagram;
 pub mod domain;
 pub mod helper;
 pub mod identity;
@@ -11,6 +12,7 @@ pub mod ipc;
 pub mod memory;
 pub mod netns;
 pub mod probe;
+pub mod route;
 pub mod seccomp;
 pub mod signals;
 pub mod socket;

@@ -2,6 +2,7 @@
 
 use super::domain::close_all_but;
 use super::identity::set_capabilities;
+use super::route::Routes;
 use super::{Errno, last_errno};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{
@@ -24,7 +25,8 @@ type Request = [u32; 3];
 
 /// Starts the maker: a process in a network namespace of its own, which makes sockets there for whoever has
 /// one of the two descriptors that are returned, and ends when nobody has. Where this user may make no
-/// network namespace, it has a user namespace, too, which nobody else is in.
+/// network namespace, it has a user namespace, too, which nobody else is in. The device `lo` is up in there;
+/// with `all_local`, every address is one of it.
 ///
 /// It shares this process's memory, as the watcher does and for its reason, so it makes system calls and
 /// nothing else.
@@ -32,19 +34,20 @@ type Request = [u32; 3];
 /// # Errors
 ///
 /// As unshare(2): `EPERM` and `ENOSPC` where a host forbids namespaces.
-pub fn start_maker() -> Result<[OwnedFd; 2], Errno> {
+pub fn start_maker(all_local: bool) -> Result<[OwnedFd; 2], Errno> {
     let flags = SocketFlags::CLOEXEC;
     let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     let ((first, its_first), (second, its_second)) = (pair()?, pair()?);
     // Stack and argument live as long as the maker does, so they are leaked.
     let stack = Box::leak(vec![0u8; STACK].into_boxed_slice());
-    let channels = Box::leak(Box::new([its_first.as_raw_fd(), its_second.as_raw_fd()]));
+    let channels = [its_first.as_raw_fd(), its_second.as_raw_fd()];
+    let work = Box::leak(Box::new(Work { channels, all_local }));
     // SAFETY: `maker_main` runs on a stack of its own, and nobody else uses its argument. It has a copy of
     // the table of descriptors, and so of the two in there.
     let pid = unsafe {
         let top = stack.as_mut_ptr().add(stack.len() & !15);
         // Without a signal at its end: who waits for children does not wait for this one.
-        libc::clone(maker_main, top.cast(), libc::CLONE_VM, (&raw mut *channels).cast())
+        libc::clone(maker_main, top.cast(), libc::CLONE_VM, (&raw mut *work).cast())
     };
     if pid < 0 {
         return Err(last_errno());
@@ -93,9 +96,15 @@ fn receive(channel: BorrowedFd<'_>) -> Result<(i32, Option<OwnedFd>), Errno> {
     Ok((i32::from_ne_bytes(errno), socket))
 }
 
+/// What the maker is to do.
+struct Work {
+    channels: [RawFd; 2],
+    all_local: bool,
+}
+
 extern "C" fn maker_main(argument: *mut c_void) -> c_int {
     // SAFETY: `start_maker` leaked this for us.
-    let channels = unsafe { &*argument.cast::<[RawFd; 2]>() };
+    let Work { channels, all_local } = unsafe { &*argument.cast::<Work>() };
     // SAFETY: by-value calls, of which none fails, so that none writes the errno which is shared with the
     // launcher's thread.
     unsafe {
@@ -105,7 +114,7 @@ extern "C" fn maker_main(argument: *mut c_void) -> c_int {
     close_all_but(channels[0], channels[1]);
     // SAFETY: nobody closes them in this process's table.
     let channels = channels.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
-    let entered = enter_namespace();
+    let entered = enter_namespace(*all_local);
     let _ = tell(channels[0], entered.err(), None);
     if entered.is_ok() {
         let mut open = [true; 2];
@@ -117,11 +126,19 @@ extern "C" fn maker_main(argument: *mut c_void) -> c_int {
     unsafe { libc::_exit(0) }
 }
 
-fn enter_namespace() -> Result<(), Errno> {
+fn enter_namespace(all_local: bool) -> Result<(), Errno> {
     let new = UnshareFlags::NEWNET;
     // SAFETY: the table of descriptors stays as it is, which `unshare_unsafe` warns of.
     let unshare = |flags| unsafe { rustix::thread::unshare_unsafe(flags) };
     unshare(new).or_else(|_| unshare(new | UnshareFlags::NEWUSER))?;
+    let routes = Routes::new()?;
+    routes.loopback_up()?;
+    if all_local {
+        routes.all_local(AddressFamily::INET)?;
+        // There may be no IPv6.
+        let _ = routes.all_local(AddressFamily::INET6);
+    }
+    drop(routes);
     // Making sockets takes none.
     set_capabilities(0, 0)
 }

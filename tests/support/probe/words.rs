@@ -20,6 +20,7 @@
 //! | `rlimit NAME:N` | soft limit |
 //! | `socketpair A B TYPE`, `pipe A B` | keeps two descriptors |
 //! | `sendmsg $fd ADDRESS TEXT`, `sendmmsg ...` | one message to an address |
+//! | `fetch HOST:PORT` | a connection by name, as this program's C library finds it; what comes back for a request |
 //! | `handle H M P`, `pvw PID ADDR TEXT` | keeps a file handle; process_vm_writev |
 //! | `nodump $fd` | sets FS_NODUMP_FL beside the flags that are there, by FS_IOC_SETFLAGS |
 //! | `int80 P FLAGS MODE`, `x32 CALL ARGS` | a call through another entry |
@@ -31,7 +32,7 @@
 
 use crate::args::{self, Call, errno, fail, fill, leak, number};
 use crate::{Outcome, Vars, abi, noise, race, race_sockets, running, spawn};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// Runs `word` if it is one of ours.
@@ -88,6 +89,7 @@ pub fn word(word: &str, rest: &str, vars: &mut Vars, keep: Option<&str>) -> Opti
         }
         "socketpair" | "pipe" => pair(word, rest, vars),
         "sendmsg" | "sendmmsg" => send(word, rest, vars),
+        "fetch" => io(fetch(&text)),
         "handle" => handle(rest, vars),
         "pvw" => vm_write(rest, vars),
         "nodump" => nodump(number(rest, vars)),
@@ -266,4 +268,12 @@ fn vm_write(rest: &str, vars: &Vars) -> Outcome {
         args: [pid, vector(ours), 1, vector(address), 1, 0],
     };
     call.make().map(|_| String::new())
+}
+
+fn fetch(host: &str) -> std::io::Result<String> {
+    let mut stream = std::net::TcpStream::connect(host)?;
+    stream.write_all(format!("GET /x HTTP/1.0\r\nHost: {host}\r\n\r\n").as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer.lines().next().unwrap_or_default().to_owned())
 }

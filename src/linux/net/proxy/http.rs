@@ -86,7 +86,7 @@ async fn connect(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Refusal> {
     let (host, port) = target(gate, asker, &request, None)?;
-    let server = gate.open(asker, &host, port).await.map_err(refusal)?;
+    let server = gate.open(asker, (&host, port), None).await.map_err(refusal)?;
     let gate = Arc::clone(gate);
     tokio::spawn(async move {
         let Ok(upgraded) = hyper::upgrade::on(request).await else { return };

@@ -3,23 +3,27 @@
 //! Every way to a host ends in [`Gate::open`]: it decides on the name, looks it up once, decides on each
 //! address, and connects to one that passed. Nothing is asked of DNS about a name that may not be reached.
 
+pub mod dns;
 mod first;
 mod http;
 mod names;
 mod socks;
+mod synthetic;
 mod tunnel;
 mod upstream;
 mod waiting;
 
+use super::Domains;
 use super::channel::{Channel, Client, Purpose, Refused};
 use crate::policy::endpoint::host_line;
-use crate::policy::{Host, Hosts, Located, Reachable, Unreachable};
+use crate::policy::{Host, Hosts, Located, Origin, Reachable, Unreachable};
 pub use names::Resolver;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use upstream::Proxy;
@@ -62,19 +66,29 @@ pub struct Gate {
     hosts: Hosts,
     resolver: Resolver,
     upstream: Upstream,
+    /// Somebody may be asked about what the lists refuse.
+    asks: bool,
+    names: dns::Names,
     channel: Arc<Channel>,
     waiting: Arc<Waiting>,
 }
 
+/// A client that waits for an answer about its host, and what it has said meanwhile.
+type Asking<'a> = (&'a mut TcpStream, &'a mut Vec<u8>);
+
 impl Gate {
-    /// A gate that holds `hosts`.
-    pub fn new(
-        hosts: Hosts,
-        resolver: Resolver,
-        upstream: Upstream,
-        channel: Arc<Channel>,
-    ) -> Gate {
-        Gate { hosts, resolver, upstream, channel, waiting: Arc::default() }
+    /// A gate that holds what `domains` say.
+    pub fn new(domains: Domains, channel: Arc<Channel>) -> Gate {
+        let Domains { hosts, resolver, upstream, asks } = domains;
+        Gate {
+            hosts,
+            resolver,
+            upstream,
+            asks,
+            names: dns::Names::default(),
+            channel,
+            waiting: Arc::default(),
+        }
     }
 
     /// Serves a connection from `from`, if it is one of the run.
@@ -82,7 +96,7 @@ impl Gate {
     /// # Errors
     ///
     /// As either end has seen.
-    pub async fn serve(self: Arc<Gate>, client: TcpStream, from: SocketAddr) -> io::Result<()> {
+    pub async fn serve(self: Arc<Gate>, mut client: TcpStream, from: SocketAddr) -> io::Result<()> {
         let Some(Client { task, to, .. }) = self.channel.announced(from) else {
             return Ok(());
         };
@@ -104,30 +118,57 @@ impl Gate {
                     () = lost.wait() => Ok(()),
                 }
             }
-            Purpose::Address(to) => {
+            Purpose::Address(at) | Purpose::Opened(at) => {
                 let asker = Asker { task, protocol: "tcp" };
-                let host = Host::Address(to.ip().to_canonical());
-                match self.open(asker, &host, to.port()).await {
-                    Ok(server) => {
-                        tunnel::run(&self, asker, (client, server), Vec::new(), (&host, to.port()))
-                            .await
-                    }
-                    Err(_) => {
+                let host = match self.names.synthetic.name(at.ip()) {
+                    Some(name) => Host::Name(name),
+                    None => Host::Address(at.ip().to_canonical()),
+                };
+                let (to_host, mut said) = ((&host, at.port()), Vec::new());
+                let opened = match to {
+                    Purpose::Opened(_) => self.reach(asker, to_host, None).await,
+                    _ => self.open(asker, to_host, Some((&mut client, &mut said))).await,
+                };
+                match opened {
+                    Ok(server) => tunnel::run(&self, asker, (client, server), said, to_host).await,
+                    Err(failed) => {
+                        // Nothing else tells the program why.
+                        if let Failed::Unreachable(why) = failed {
+                            let why = format!("it is not reached: {why}");
+                            self.refuse_because(asker, to_host, None, &why);
+                        }
                         super::relay::reset(&client);
                         Ok(())
                     }
                 }
             }
+            Purpose::Names => dns::serve_stream(&self, client).await,
         }
     }
 
-    /// Connects to `host` at `port`, if it may be reached.
+    /// Connects to `host` at `port`, if it may be reached. A client that is `waiting` and goes away ends a
+    /// question about it.
     ///
     /// # Errors
     ///
     /// Why not; a denial is on record then.
-    pub async fn open(&self, asker: Asker, host: &Host, port: u16) -> Result<TcpStream, Failed> {
-        let entry = self.decide(asker, host, port)?;
+    pub async fn open(
+        &self,
+        asker: Asker,
+        to: (&Host, u16),
+        waiting: Option<Asking<'_>>,
+    ) -> Result<TcpStream, Failed> {
+        let entry = self.decide(asker, to, waiting).await?;
+        self.reach(asker, to, entry).await
+    }
+
+    /// Connects to `host` at `port`, which `entry` or an answer opens.
+    async fn reach(
+        &self,
+        asker: Asker,
+        (host, port): (&Host, u16),
+        entry: Option<&Located<String>>,
+    ) -> Result<TcpStream, Failed> {
         if let Some(upstream) = self.upstream.of(host, port) {
             let connected = timeout(CONNECT, upstream.tunnel(host, port)).await;
             let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
@@ -162,9 +203,9 @@ impl Gate {
         port: u16,
     ) -> Result<(TcpStream, Option<&Proxy>), Failed> {
         let Some(proxy) = self.upstream.of(host, port).filter(|proxy| proxy.is_http()) else {
-            return Ok((self.open(asker, host, port).await?, None));
+            return Ok((self.open(asker, (host, port), None).await?, None));
         };
-        self.decide(asker, host, port)?;
+        self.decide(asker, (host, port), None).await?;
         let connected = proxy
             .connect()
             .await
@@ -172,16 +213,36 @@ impl Gate {
         Ok((connected, Some(proxy)))
     }
 
-    /// Decides about the host by what it is called.
-    fn decide(&self, asker: Asker, host: &Host, port: u16) -> Result<&Located<String>, Failed> {
-        match self.hosts.decide(host, Some(port)) {
-            Reachable::Yes(entry) => Ok(entry),
-            Reachable::No(why, entry) => {
-                let unlisted = why == Unreachable::Unlisted;
-                let text = if unlisted { "no entry allows it" } else { "an entry denies it" };
-                Err(self.refuse(asker, (host, port), entry, unlisted, None, text))
+    /// Decides about the host by what it is called; the entry that opens it, or none where an answer does.
+    async fn decide(
+        &self,
+        asker: Asker,
+        (host, port): (&Host, u16),
+        waiting: Option<Asking<'_>>,
+    ) -> Result<Option<&Located<String>>, Failed> {
+        let (why, entry) = match self.hosts.decide(host, Some(port)) {
+            Reachable::Yes(entry) => return Ok(Some(entry)),
+            Reachable::No(why, entry) => (why, entry),
+        };
+        let unlisted = why == Unreachable::Unlisted;
+        let refused = self.refused(asker, (host, port), entry, unlisted);
+        if self.asks {
+            let answer = self.channel.ask(refused);
+            let allowed = match waiting {
+                Some(client) => tokio::select! {
+                    allowed = answer => allowed,
+                    () = gone(client) => false,
+                },
+                None => answer.await,
+            };
+            if allowed {
+                return Ok(None);
             }
+        } else {
+            self.channel.tell(refused);
         }
+        let why = if unlisted { "no entry allows it" } else { "an entry denies it" };
+        Err(Failed::Denied(format!("landstrip: {} is denied: {why}", host.with_port(port))))
     }
 
     /// The addresses of the host that a connection may go to.
@@ -190,7 +251,7 @@ impl Gate {
         asker: Asker,
         host: &Host,
         port: u16,
-        entry: &Located<String>,
+        entry: Option<&Located<String>>,
     ) -> Result<Vec<SocketAddr>, Failed> {
         let found = match host {
             Host::Address(address) => return Ok(vec![(*address, port).into()]),
@@ -200,6 +261,8 @@ impl Gate {
         if found.is_empty() {
             return Err(Failed::Unreachable(format!("{host}: no such host")));
         }
+        let answered = Located::new(host.to_string(), Origin::built_in("an answer"));
+        let entry = entry.unwrap_or(&answered);
         let mut denied = None;
         let mut open = Vec::new();
         for address in found {
@@ -218,53 +281,72 @@ impl Gate {
             ),
             _ => format!("{host} has the address {address}, which is denied"),
         };
-        let text = message.clone();
-        Err(self.refuse(asker, (host, port), entry, false, Some(message), &text))
+        Err(self.refuse_because(asker, (host, port), entry, &message))
     }
 
-    /// Puts a refusal on record.
-    fn refuse(
+    /// The refusal of a host by the lists: by `entry`, or because it is `unlisted`.
+    fn refused(
         &self,
         asker: Asker,
         (host, port): (&Host, u16),
         entry: Option<&Located<String>>,
         unlisted: bool,
-        message: Option<String>,
-        why: &str,
-    ) -> Failed {
+    ) -> Refused {
         let entry = entry.map(|entry| {
             let line = host_line(entry);
             (line.origin.clone(), line.value.to_string())
         });
-        self.channel.tell(&Refused {
+        Refused { entry, unlisted, ..self.unread(asker, &host.to_string(), port, None) }
+    }
+
+    /// The refusal of what names no host: its text is shown in place of one.
+    fn unread(&self, asker: Asker, text: &str, port: u16, message: Option<&str>) -> Refused {
+        Refused {
             task: asker.task,
+            asked_from: 0,
             protocol: asker.protocol.to_owned(),
-            host: host.to_string(),
+            host: text.chars().take(255).collect(),
             port,
-            entry,
-            message,
-            unlisted,
-        });
+            entry: None,
+            message: message.map(str::to_owned),
+            unlisted: false,
+        }
+    }
+
+    /// Puts on record that a connection to `host` is refused for another reason than what it is called.
+    fn refuse_because(
+        &self,
+        asker: Asker,
+        (host, port): (&Host, u16),
+        entry: Option<&Located<String>>,
+        why: &str,
+    ) -> Failed {
+        let refused = self.refused(asker, (host, port), entry, false);
+        self.channel.tell(Refused { message: Some(why.to_owned()), ..refused });
         Failed::Denied(format!("landstrip: {} is denied: {why}", host.with_port(port)))
     }
 
     /// Puts on record that what a client says in a connection to `host` names another host.
     fn refuse_other(&self, asker: Asker, to: (&Host, u16), says: &str) -> Failed {
-        self.refuse(asker, to, None, false, Some(says.to_owned()), says)
+        self.refuse_because(asker, to, None, says)
     }
 
     /// Puts on record that a request names no host: its text is shown in place of one.
     fn refuse_text(&self, asker: Asker, text: &str, port: u16, why: &str) -> Failed {
-        let shown: String = text.chars().take(255).collect();
-        self.channel.tell(&Refused {
-            task: asker.task,
-            protocol: asker.protocol.to_owned(),
-            host: shown.clone(),
-            port,
-            entry: None,
-            message: Some(why.to_owned()),
-            unlisted: false,
-        });
+        let refused = self.unread(asker, text, port, Some(why));
+        let shown = refused.host.clone();
+        self.channel.tell(refused);
         Failed::Denied(format!("landstrip: {shown:?} is denied: {why}"))
     }
+}
+
+/// Reads what a client says while it waits, until it is gone. Who says no more than that it will say nothing
+/// more cannot be told from it.
+async fn gone((client, said): Asking<'_>) {
+    while said.len() < first::MOST {
+        if !matches!(client.read_buf(said).await, Ok(1..)) {
+            return;
+        }
+    }
+    std::future::pending().await
 }

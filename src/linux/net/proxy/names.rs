@@ -28,6 +28,8 @@ const LONG: Duration = Duration::from_secs(60);
 pub struct Resolver {
     hosts: HashMap<String, Vec<IpAddr>>,
     servers: Vec<SocketAddr>,
+    /// What is put after names that programs look up.
+    search: Vec<String>,
     known: Mutex<HashMap<String, (Instant, Vec<IpAddr>)>>,
 }
 
@@ -61,7 +63,24 @@ impl Resolver {
         if servers.is_empty() {
             servers.push((Ipv4Addr::LOCALHOST, 53).into());
         }
-        Resolver { hosts: known, servers, known: Mutex::default() }
+        // The last line counts, resolv.conf(5).
+        let search = resolv.lines().rev().find_map(|line| {
+            let mut words = line.split_whitespace();
+            words.next().filter(|word| matches!(*word, "search" | "domain"))?;
+            let plain = |domain: &str| domain.trim_matches('.').to_ascii_lowercase();
+            Some(words.map(plain).filter(|domain| !domain.is_empty()).collect())
+        });
+        let search = search.unwrap_or_default();
+        Resolver { hosts: known, servers, search, known: Mutex::default() }
+    }
+
+    /// The name that `name` was made of by putting a domain after it that is searched, if it was: one with
+    /// several labels is tried so as well.
+    pub fn searched<'a>(&self, name: &'a str) -> Option<&'a str> {
+        self.search.iter().find_map(|domain| {
+            let before = name.strip_suffix(domain.as_str())?.strip_suffix('.')?;
+            before.contains('.').then_some(before)
+        })
     }
 
     /// The addresses of `name`, which was checked; those of IPv4 first.

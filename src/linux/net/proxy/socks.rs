@@ -43,10 +43,11 @@ pub async fn serve(gate: &Gate, mut client: TcpStream, task: i32, place: Place) 
             return reply(&mut client, NOT_ALLOWED).await;
         }
     };
-    match gate.open(asker, &host, port).await {
+    let mut said = Vec::new();
+    match gate.open(asker, (&host, port), Some((&mut client, &mut said))).await {
         Ok(server) => {
             reply(&mut client, DONE).await?;
-            tunnel::run(gate, asker, (client, server), Vec::new(), (&host, port)).await
+            tunnel::run(gate, asker, (client, server), said, (&host, port)).await
         }
         Err(Failed::Denied(_)) => reply(&mut client, NOT_ALLOWED).await,
         Err(Failed::Unreachable(_)) => reply(&mut client, UNREACHABLE).await,

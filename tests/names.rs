@@ -1,0 +1,542 @@
+//! Listed hosts, reached by programs that know no proxy: names are found in the run, and what is connected to
+//! is led to the proxy. Connections go out by a proxy of the test's, which leads every name to the server of
+//! the test and tells which ones it was asked for; `*.localhost` leads to loopback by itself.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::Stdio;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use support::have::have;
+use support::{Bed, Run, finish, without_namespaces};
+
+const PYTHON: &str = "/usr/bin/python3";
+
+/// A server of loopback that answers every request alike, and says which way it was asked.
+fn server() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
+    let port = listener.local_addr().expect("address").port();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                if stream.read(&mut buffer).is_ok_and(|length| length > 0) {
+                    let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 6\r\n\r\nserver");
+                }
+            });
+        }
+    });
+    port
+}
+
+/// Where connections go out by: a proxy that leads every host to `port` of loopback. What it was asked for comes
+/// out of the channel.
+fn upstream(port: u16) -> (String, Receiver<String>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let sender = sender.clone();
+            thread::spawn(move || lead(client, port, &sender));
+        }
+    });
+    (url, receiver)
+}
+
+fn lead(mut client: TcpStream, port: u16, told: &std::sync::mpsc::Sender<String>) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        // The first that comes is a look whether it is there.
+        if !matches!(client.read(&mut byte), Ok(1)) {
+            return;
+        }
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let _ = told.send(head.split_whitespace().nth(1).unwrap_or_default().to_owned());
+    let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
+    let _ = client.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+    let (Ok(mut from), Ok(mut to)) = (client.try_clone(), server.try_clone()) else { return };
+    thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(std::net::Shutdown::Write);
+    });
+    let _ = std::io::copy(&mut server, &mut client);
+    let _ = client.shutdown(std::net::Shutdown::Write);
+}
+
+fn policy(network: Value) -> Value {
+    json!({"filesystem": {"allowWrite": ["{in}"]}, "network": network})
+}
+
+/// Without the variables that tell of the proxy.
+fn silent(mut network: Value) -> Value {
+    network["proxyEnvironment"] = false.into();
+    policy(network)
+}
+
+/// A program in a sandbox whose connections go out by `url`.
+fn launch(url: &str, network: Value, program: &[&str]) -> Run {
+    let bed = Bed::new(&[]);
+    let mut command = bed.sandboxed(&silent(network), &[], program);
+    command.env("ALL_PROXY", url);
+    finish(command, &bed.root().join("traps"))
+}
+
+fn python(url: &str, network: Value, script: &str) -> Run {
+    launch(url, network, &[PYTHON, "-c", script])
+}
+
+/// Whether names can be found in a run here, by these programs.
+fn names(what: &str, needs: &[&str]) -> bool {
+    have(what, &["netns"]) && have(what, needs)
+}
+
+/// The protocols, targets and reasons of traps.
+fn told(run: &Run) -> Vec<[String; 3]> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of =
+        |trap: &Value| [&trap["arguments"]["protocol"], &trap["target"], &trap["reason"]].map(text);
+    run.traps.iter().map(of).collect()
+}
+
+/// Connects to each host and port in its arguments, in every way, and prints what the server says.
+const CONNECT: &str = r#"
+import select, socket, sys
+def talk(s):
+    s.settimeout(20)
+    s.sendall(b'GET /x HTTP/1.0\r\n\r\n')
+    got = b''
+    while True:
+        more = s.recv(99)
+        if not more: return got.split()[-1].decode()
+        got += more
+def waiting(family, address):
+    s = socket.socket(family)
+    s.setblocking(False)
+    s.connect_ex(address)
+    select.select([], [s], [], 20)
+    assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+    s.setblocking(True)
+    return s
+def blocking(family, address):
+    s = socket.socket(family)
+    s.connect(address)
+    return s
+def mapped(family, address):
+    if family != socket.AF_INET: return None
+    return blocking(socket.AF_INET6, ('::ffff:' + address[0],) + address[1:])
+for host in sys.argv[1:]:
+    name, port = host.rsplit(':', 1)
+    try: found = socket.getaddrinfo(name, int(port), type=socket.SOCK_STREAM)
+    except OSError as e: print(host, type(e).__name__, e.errno); continue
+    for family, _, _, _, address in found:
+        for way in blocking, waiting, mapped:
+            try:
+                s = way(family, address)
+                if s: print(name, family.name, way.__name__, talk(s))
+            except OSError as e: print(name, family.name, way.__name__, e.errno)
+"#;
+
+#[test]
+fn a_listed_name_is_found_and_reached_without_a_proxy() {
+    if !names("names", &[PYTHON]) {
+        return;
+    }
+    let (url, asked) = upstream(server());
+    let network = json!({"allowedDomains": ["listed.example", "*.below.example:444"],
+        "deniedDomains": ["no.below.example"]});
+    let hosts = ["listed.example:25", "a.below.example:444", "a.below.example:445"];
+    let run = launch(&url, network.clone(), &[&[PYTHON, "-c", CONNECT], &hosts[..]].concat());
+    let six = have("names by IPv6", &["ipv6"]);
+    let ways = |name: &str, result: &str| {
+        let mut lines =
+            ["blocking", "waiting"].map(|way| format!("{name} AF_INET {way} {result}")).to_vec();
+        if six {
+            lines.push(format!("{name} AF_INET mapped {result}"));
+            lines.extend(["blocking", "waiting"].map(|w| format!("{name} AF_INET6 {w} {result}")));
+        }
+        lines
+    };
+    let expected = [
+        ways("listed.example", "server"),
+        ways("a.below.example", "server"),
+        // Connected to the proxy, which resets it.
+        ways("a.below.example", "104"),
+    ];
+    assert_eq!(run.lines, expected.concat(), "{run:?}");
+    let each = if six { 5 } else { 2 };
+    let asked: Vec<String> = asked.try_iter().collect();
+    assert_eq!(asked.iter().filter(|to| *to == "listed.example:25").count(), each, "{asked:?}");
+    assert_eq!(asked.len(), 2 * each, "{asked:?}");
+    assert_eq!(told(&run), vec![["tcp", "a.below.example:445", "allow_miss"]; each], "{run:?}");
+    assert_eq!(run.traps[0]["suggested_grant"], json!({"allowedDomains": "a.below.example:445"}));
+    // Others do not exist.
+    let hosts = ["other.example:80", "no.below.example:444", "below.example:444"];
+    let run = launch(&url, network, &[&[PYTHON, "-c", CONNECT], &hosts[..]].concat());
+    assert_eq!(run.lines, hosts.map(|host| format!("{host} gaierror -2")), "{run:?}");
+    let expected = [
+        ["dns", "other.example", "allow_miss"],
+        ["dns", "no.below.example", "deny_match"],
+        ["dns", "below.example", "allow_miss"],
+    ];
+    for trap in told(&run) {
+        assert!(expected.iter().any(|e| *e == trap), "{run:?}");
+    }
+    for expected in expected {
+        assert!(told(&run).iter().any(|trap| *trap == expected), "{expected:?}: {run:?}");
+    }
+    let trap = &run.traps[0];
+    assert_eq!(trap["suggested_grant"], json!({"allowedDomains": "other.example"}), "{trap}");
+    assert!(trap["process"]["exe"].as_str().is_some_and(|exe| exe.contains("python")), "{trap}");
+    assert_eq!(run.traps.last().expect("a trap")["kind"], "network");
+}
+
+/// The name is looked up by the proxy, when it is connected to.
+#[test]
+fn a_name_leads_where_the_host_finds_it() {
+    if !names("names", &[PYTHON]) {
+        return;
+    }
+    let port = server();
+    let network = json!({"allowedDomains": [format!("a.localhost:{port}"), "none.invalid"]});
+    let bed = Bed::new(&[]);
+    let hosts = [format!("a.localhost:{port}"), "none.invalid:80".to_owned()];
+    let run =
+        bed.launch(&silent(network.clone()), &[], &[PYTHON, "-c", CONNECT, &hosts[0], &hosts[1]]);
+    assert!(run.lines[0].starts_with("a.localhost AF_INET blocking server"), "{run:?}");
+    // Found, and reset once it turns out that it is nowhere.
+    assert!(run.lines.iter().any(|line| line == "none.invalid AF_INET blocking 104"), "{run:?}");
+    assert_eq!(told(&run)[0], ["tcp", "none.invalid:80", ""], "{run:?}");
+    let message = run.traps[0]["message"].as_str().expect("a message");
+    assert!(message.starts_with("it is not reached: "), "{run:?}");
+    // The control: without a namespace, no name is found.
+    let run = without_namespaces(|| {
+        Bed::new(&[]).launch(&silent(network), &[], &[PYTHON, "-c", CONNECT, &hosts[0]])
+    });
+    assert!(run.lines[0].contains("gaierror"), "{run:?}");
+}
+
+/// curl, without a proxy: a name, plain and by TLS, where what it says inside has to be that name.
+#[test]
+fn curl_needs_no_proxy() {
+    if !names("curl", &["cmd:curl", "cmd:openssl", PYTHON]) {
+        return;
+    }
+    let bed = Bed::new(&[]);
+    let openssl = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+        -subj /CN=test -addext subjectAltName=DNS:listed.example,DNS:other.example \
+        -keyout {out}/key -out {out}/cert 2>&1";
+    bed.must(&[&format!("sh {openssl}")]);
+    let tls = bed.fill(
+        "import socket, ssl
+c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+c.load_cert_chain('{out}/cert', '{out}/key')
+l = socket.create_server(('127.0.0.1', 0)); print(l.getsockname()[1], flush=True)
+while True:
+    try:
+        s = c.wrap_socket(l.accept()[0], server_side=True)
+        s.recv(4096); s.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\nby tls'); s.unwrap()
+    except OSError: pass
+",
+    );
+    let mut tls = std::process::Command::new(PYTHON)
+        .args(["-c", &tls])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a server");
+    let mut line = String::new();
+    let out = tls.stdout.take().expect("its output");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a port");
+    let (plain, plain_asked) = upstream(server());
+    let (by_tls, tls_asked) = upstream(line.trim().parse().expect("a port"));
+    let get = |url: &str, options: &str| {
+        let network = json!({"allowedDomains": ["listed.example"]});
+        let script = format!(
+            "curl -sS -m 20 --noproxy '*' --cacert {{out}}/cert {options} {url} 2>&1; echo \" $?\""
+        );
+        let mut command = bed.sandboxed(&silent(network), &[], &["sh", "-c", &script]);
+        command.env("http_proxy", &plain).env("https_proxy", &by_tls);
+        finish(command, &bed.root().join("traps"))
+    };
+    let run = get("http://listed.example/", "");
+    assert_eq!(run.lines, ["server 0"], "{run:?}");
+    let run = get("http://listed.example/", "-6");
+    assert!(run.lines == ["server 0"] || !have("IPv6", &["ipv6"]), "{run:?}");
+    let run = get("https://listed.example/", "");
+    assert_eq!(run.lines, ["by tls 0"], "{run:?}");
+    assert!(plain_asked.try_iter().all(|to| to == "listed.example:80"));
+    assert_eq!(tls_asked.try_iter().collect::<Vec<_>>(), ["listed.example:443"]);
+    // Another host's name in a connection to this one.
+    let run = get("https://other.example/", "--connect-to other.example:443:listed.example:443");
+    assert!(run.lines.last().is_some_and(|line| line.ends_with(" 35")), "{run:?}");
+    let message = run.traps[0]["message"].as_str().expect("a message");
+    assert!(message.contains("other.example"), "{run:?}");
+    let run = get("https://other.example/", "");
+    assert!(run.lines.last().is_some_and(|line| line.ends_with(" 6")), "{run:?}");
+    tls.kill().expect("kill");
+    tls.wait().expect("its end");
+}
+
+/// Programs with a resolver of another library: that of the probe, which is musl's where that is what is tested,
+/// and busybox.
+#[test]
+fn other_resolvers_find_names_too() {
+    if !names("other resolvers", &[]) {
+        return;
+    }
+    let (url, _asked) = upstream(server());
+    let network = json!({"allowedDomains": ["listed.example"]});
+    let probe = support::probe().display().to_string();
+    let run = launch(
+        &url,
+        network.clone(),
+        &[&probe, "fetch listed.example:8080", "fetch other.example:8080"],
+    );
+    assert_eq!(run.lines[0], "ok HTTP/1.0 200 OK", "{run:?}");
+    assert!(!run.lines[1].starts_with("ok"), "{run:?}");
+    if have("busybox", &["/bin/busybox"]) {
+        let script = "/bin/busybox nslookup listed.example 203.0.113.9 | grep -c 'Address.*198.18'
+/bin/busybox nslookup other.example 203.0.113.9 2>&1 | grep -c -i NXDOMAIN
+/bin/busybox wget -q -O - http://listed.example:8000/; echo";
+        let run = launch(&url, network, &["sh", "-c", script]);
+        assert_eq!(run.lines[0], "1", "{run:?}");
+        assert_ne!(run.lines[1], "0", "{run:?}");
+        assert_eq!(run.lines[2], "server", "{run:?}");
+    }
+}
+
+/// Asks what its arguments say, by UDP and TCP, of several servers, and prints code and addresses.
+const ASK: &str = r#"
+import socket, struct
+def name(text): return b''.join(bytes([len(l)]) + l for l in text.split(b'.') if l) + b'\0'
+def question(text, kind=1, cls=1, flags=0x100, more=b'', counts=(1, 0, 0, 0)):
+    return struct.pack('!6H', 7, flags, *counts) + name(text) + struct.pack('!2H', kind, cls) + more
+def show(a):
+    i, flags, *counts = struct.unpack('!6H', a[:12])
+    assert i == 7 and flags & 0x8000, a
+    data, rest = [], a
+    for size in (4, 16):
+        at = rest.find(struct.pack('!3HIH', 0xc00c, 1 if size == 4 else 28, 1, 60, size))
+        if at >= 0:
+            part = rest[at + 12:at + 12 + size]
+            data.append(socket.inet_ntop(socket.AF_INET if size == 4 else socket.AF_INET6, part))
+    return ' '.join([str(flags & 15), str(counts[1]), *data])
+def udp(q, server=('203.0.113.53', 53), family=socket.AF_INET, connect=True):
+    s = socket.socket(family, socket.SOCK_DGRAM)
+    s.settimeout(20)
+    if connect:
+        s.connect(server); s.send(q)
+        return s.recv(4096)
+    s.bind(('', 0)); s.sendto(q, server)
+    answer, source = s.recvfrom(4096)
+    assert source[:2] == server, source
+    return answer
+def tcp(*qs):
+    s = socket.create_connection(('203.0.113.53', 53)); s.settimeout(20)
+    out = []
+    for q in qs:
+        s.sendall(struct.pack('!H', len(q)) + q)
+        n = struct.unpack('!H', s.recv(2, socket.MSG_WAITALL))[0]
+        out.append(s.recv(n, socket.MSG_WAITALL))
+    return out
+"#;
+
+fn ask(network: Value, script: &str) -> Run {
+    let (url, _) = upstream(server());
+    python(&url, network, &format!("{ASK}{script}"))
+}
+
+#[test]
+fn questions_are_answered_in_the_run() {
+    if !names("questions", &[PYTHON]) {
+        return;
+    }
+    let network = json!({"allowedDomains": ["listed.example", "*.listed.example:443"]});
+    let run = ask(
+        network.clone(),
+        r#"
+for q in [question(b'listed.example'), question(b'LiStEd.eXample'), question(b'listed.example', 28),
+    question(b'listed.example', 255), question(b'listed.example', 15), question(b'listed.example', 65),
+    question(b'a.listed.example'), question(b'_http._tcp.listed.example', 33), question(b''),
+    question(b'localhost'), question(b'localhost', 28),
+    question(b'listed.example', more=b'\0\0\x29\x04\xd0\0\0\0\0\0\0', counts=(1, 0, 0, 1)),
+    question(b'other.example'), question(b'other.example', 16), question(b'secret._x.example', 16),
+    question(b'listed\x01example'), question(b'1.0.18.198.in-addr.arpa', 12), question(b'203.0.113.1'),
+    question(b'listed.example', cls=3), question(b'listed.example', flags=0x2900),
+    question(b'listed.example', counts=(2, 0, 0, 0)), question(b'listed.example', counts=(1, 65535, 65535, 65535)),
+    question(b'listed.example')[:14], question(b'listed.example')[:12],
+]: print(show(udp(q)))
+assert name(b'LiStEd.eXample') in udp(question(b'LiStEd.eXample'))
+assert b'\0\0\x29' in udp(question(b'listed.example', more=b'\0\0\x29\x04\xd0\0\0\0\0\0\0', counts=(1, 0, 0, 1)))
+"#,
+    );
+    let six = "fd00:6c61:6e64:7374::1";
+    let expected = [
+        "0 1 198.18.0.1",
+        "0 1 198.18.0.1",
+        &format!("0 1 {six}"),
+        &format!("0 2 198.18.0.1 {six}"),
+        "0 0",
+        "0 0",
+        "0 1 198.18.0.2",
+        "0 0",
+        "0 0",
+        "0 1 127.0.0.1",
+        "0 1 ::1",
+        "0 1 198.18.0.1",
+        "3 0",
+        "3 0",
+        "3 0",
+        "3 0",
+        "3 0",
+        "3 0",
+        "5 0",
+        "4 0",
+        "1 0",
+        "1 0",
+        "1 0",
+        "1 0",
+    ];
+    assert_eq!(run.lines, expected, "{run:?}");
+    let told: Vec<String> = told(&run).into_iter().map(|[_, target, _]| target).collect();
+    for host in ["other.example", "secret._x.example"] {
+        assert!(told.iter().any(|target| target == host), "{host}: {told:?}");
+    }
+    assert!(!told.iter().any(|target| target.contains("arpa")), "{told:?}");
+    // Every address is a name server, whichever way it is asked; what is no question has no answer.
+    let run = ask(
+        network,
+        r#"
+q = question(b'listed.example')
+for server in ('203.0.113.53', 53), ('127.0.0.53', 53), ('10.255.255.53', 53):
+    print(show(udp(q, server)), show(udp(q, server, connect=False)))
+if socket.has_ipv6:
+    for server in ('2001:db8::53', 53), ('::1', 53):
+        for connect in True, False:
+            try: print(show(udp(q, server, socket.AF_INET6, connect)))
+            except OSError as e: print(e.errno)
+print([show(a) for a in tcp(q, question(b'other.example'))])
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(20)
+s.connect(('203.0.113.53', 53)); s.send(b'\0\x08' + question(b'listed.example', flags=0x8100)[2:]); s.send(b'x'); s.send(q)
+print(show(s.recv(4096)))
+"#,
+    );
+    let one = "0 1 198.18.0.1";
+    let mut expected = vec![format!("{one} {one}"); 3];
+    if have("questions by IPv6", &["ipv6"]) {
+        expected.extend([one; 4].map(str::to_owned));
+    }
+    expected.push(format!("['{one}', '3 0']"));
+    expected.push(one.to_owned());
+    assert_eq!(run.lines, expected, "{run:?}");
+}
+
+/// What UDP is for where hosts are listed, and what it is not.
+#[test]
+fn datagrams_reach_nothing_but_answers() {
+    if !names("datagrams", &[PYTHON]) {
+        return;
+    }
+    let udp = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
+    let port = udp.local_addr().expect("address").port();
+    let script = format!(
+        r#"
+def attempt(work):
+    try: return work()
+    except OSError as e: return e.errno
+def make(): return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp(question(b'listed.example'))
+def send(address):
+    # The second hears what became of the first.
+    s = make(); s.settimeout(20); s.setsockopt(socket.IPPROTO_IP, 11, 1)
+    s.sendto(b'x', address)
+    return s.recv(9)
+print(attempt(lambda: make().connect(('198.18.0.1', 443))))
+print(attempt(lambda: make().connect(('203.0.113.1', 443))))
+print(attempt(lambda: make().connect(('127.0.0.1', {port}))))
+print(attempt(lambda: send(('127.0.0.1', {port}))))
+print(attempt(lambda: send(('203.0.113.1', 443))))
+print(attempt(lambda: make().bind(('0.0.0.0', 0))))
+print(attempt(lambda: make().bind(('0.0.0.0', 5353))))
+print(attempt(lambda: make().bind(('203.0.113.1', 0))))
+print(attempt(lambda: make().bind(('127.0.0.1', 0))))
+print(attempt(lambda: socket.socket().connect(('203.0.113.1', 443))))
+print(attempt(lambda: socket.socket().bind(('0.0.0.0', 0))))
+print(attempt(lambda: socket.socket().connect(('198.18.9.9', 443))))
+s = socket.socket()
+print(attempt(lambda: s.sendto(b'x', 0x20000000, ('198.18.0.1', 443))))
+print(attempt(lambda: socket.socket().connect(('fd00:6c61:6e64:7374::1', 443))))
+print(attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 17)))
+"#
+    );
+    let run = ask(json!({"allowedDomains": ["listed.example"]}), &script);
+    let expected = ["None", "13", "13", "111", "111", "None", "13", "13", "13", "13", "13"];
+    assert_eq!(run.lines[..expected.len()], expected, "{run:?}");
+    // An address that no name has: led to the proxy, which knows none, and resets it.
+    assert_eq!(run.lines[11], "None", "{run:?}");
+    assert_eq!(run.lines[12], "13", "{run:?}");
+    assert_ne!(run.lines[13], "None", "{run:?}");
+    assert_eq!(run.lines[14], "13", "{run:?}");
+    udp.set_nonblocking(true).expect("nonblocking");
+    assert!(udp.recv(&mut [0; 9]).is_err(), "nothing came out");
+}
+
+/// A socket that is bound by the program itself, to every address, is the run's too.
+#[test]
+fn a_bound_socket_is_known_to_the_proxy() {
+    if !names("bound sockets", &[PYTHON]) {
+        return;
+    }
+    let (url, _asked) = upstream(server());
+    let network = json!({"allowedDomains": ["listed.example"], "allowLocalBinding": true});
+    let script = "
+import socket
+for own in '0.0.0.0', '127.0.0.7':
+    s = socket.socket(); s.bind((own, 0)); s.connect((socket.gethostbyname('listed.example'), 80))
+    s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n'); print(s.recv(8).decode(), s.getpeername()[0])
+a, b = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+a.bind(('127.0.0.1', 0)); b.sendto(b'x', a.getsockname()); print(a.recv(9))
+try: a.bind(('0.0.0.0', 53))
+except OSError as e: print(e.errno)
+";
+    let run = python(&url, network, script);
+    assert_eq!(run.lines, ["HTTP/1.0 127.0.0.1", "HTTP/1.0 127.0.0.1", "b'x'", "22"], "{run:?}");
+}
+
+#[test]
+fn the_plan_and_why_say_how_names_are_found() {
+    let bed = Bed::new(&[]);
+    let policy = bed.policy(&policy(json!({"allowedDomains": ["listed.example", "192.0.2.1"]})));
+    let ask = |refuse: &[&str], words: &[&str]| -> Value {
+        let mut command = bed.command(&support::probe());
+        command.arg("@spawn").args(refuse).args(["--", support::LANDSTRIP]).args(words);
+        command.args(["--format", "json", "-p"]).arg(&policy);
+        let output = command.output().expect("an answer");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let notes = |refuse: &[&str]| {
+        let plan = ask(refuse, &["policy", "plan"]);
+        let lines = plan["lines"].as_array().expect("lines").clone();
+        let of = |key: &str| {
+            let line = lines.iter().find(|line| line["origin"]["key"] == key).expect("the line");
+            line["note"].as_str().unwrap_or_default().to_owned()
+        };
+        let why = ask(refuse, &["why", "listed.example"])["connect"]["note"].clone();
+        let why = why.as_str().unwrap_or_default().to_owned();
+        (of("network.allowedDomains[0]"), of("network.allowedDomains[1]"), why)
+    };
+    let (named, address, why) = notes(&[support::FORBIDDEN]);
+    assert!(named.contains("no network namespace") && address.is_empty(), "{named} {address}");
+    assert!(why.contains("no network namespace") && why.contains("EPERM"), "{why}");
+    if names("the plan", &[]) {
+        let (named, _, why) = notes(&[]);
+        assert!(named.contains("every program") && why == named, "{named} {why}");
+    }
+}
