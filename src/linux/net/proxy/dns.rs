@@ -223,3 +223,91 @@ fn tell(gate: &Gate, name: &str, from: u16, refused: impl FnOnce() -> Refused) {
         gate.channel.tell(Refused { asked_from: from, ..refused() });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linux::net::Domains;
+    use crate::linux::net::channel::Channel;
+    use crate::linux::net::proxy::{Resolver, Upstream};
+    use crate::policy::{Hosts, Located, Network, Origin};
+    use proptest::prelude::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    /// Does `work` with a gate at which `listed.example` may be reached.
+    fn with_gate<T>(work: impl FnOnce(&Gate) -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (_ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let listed = Located::new("listed.example".to_owned(), Origin::default());
+        let network = Network { allowed_domains: Some(vec![listed]), ..Network::default() };
+        let domains = Domains {
+            hosts: Hosts::new(&network).unwrap(),
+            resolver: Resolver::new("", "search a.example corp.example.\n"),
+            upstream: Upstream::default(),
+            asks: false,
+        };
+        runtime
+            .block_on(async { work(&Gate::new(domains, Arc::new(Channel::new(theirs).unwrap()))) })
+    }
+
+    fn question(labels: &[&[u8]], kind: u16) -> Vec<u8> {
+        let name: Vec<u8> =
+            labels.iter().flat_map(|label| [&[label.len() as u8], *label].concat()).collect();
+        let head = [0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        [&head[..], &name, &[0], &kind.to_be_bytes(), &[0, 1]].concat()
+    }
+
+    /// The code and the number of answers.
+    fn said(answer: Option<Vec<u8>>) -> Option<(u8, u8)> {
+        answer.map(|answer| (answer[3] & 15, answer[7]))
+    }
+
+    #[test]
+    fn a_name_is_what_its_labels_are() {
+        with_gate(|gate| {
+            for (labels, expected) in [
+                (&[b"listed".as_slice(), b"example"][..], (0, 1)),
+                (&[b"LISTED", b"Example"], (0, 1)),
+                // A dot within a label is none between two.
+                (&[b"listed.example"], (3, 0)),
+                (&[b"listed", b"example\0"], (3, 0)),
+                (&[b"x.listed", b"example"], (3, 0)),
+                (&[b"a", b"listed", b"example"], (3, 0)),
+                (&[b"_x", b"listed", b"example"], (0, 0)),
+                // As a resolver does that tries domains first.
+                (&[b"listed", b"example", b"corp", b"example"], (3, 0)),
+                (&[b"\xff\xfe"], (3, 0)),
+                (&[], (0, 0)),
+            ] {
+                let answer = answer(gate, &question(labels, 1), 1);
+                assert_eq!(said(answer), Some(expected), "{labels:?}");
+            }
+        });
+    }
+
+    proptest! {
+        /// Whatever comes: no answer is longer than a datagram that everybody takes, and none answers an answer.
+        #[test]
+        fn every_message_is_answered_or_not(
+            noise in prop::collection::vec(any::<u8>(), 0..80),
+            at in 0..40_usize,
+            like in any::<bool>(),
+        ) {
+            let mut message = question(&[b"listed", b"example"], 1);
+            if like {
+                let end = (at + noise.len()).min(message.len());
+                let at = at.min(end);
+                message[at..end].copy_from_slice(&noise[..end - at]);
+            } else {
+                message = noise;
+            }
+            let answer = with_gate(|gate| answer(gate, &message, 1));
+            let asks = message.len() >= 12 && message[2] & 0x80 == 0;
+            if let Some(answer) = answer {
+                prop_assert!(asks && answer.len() <= 512 && answer[2] & 0x80 != 0);
+            }
+        }
+    }
+}
