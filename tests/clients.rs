@@ -35,8 +35,9 @@ fn shows(what: &str, needs: &[&str], client: &Client) {
     let bed = Bed::new(&[]);
     let run = boxed(&bed, &json!({"allowedDomains": ["listed.example"]}), &script);
     assert_eq!(run.lines, ["reached", "not"], "{what}: {run:?}");
-    // Some make a socket for datagrams, too, which is a matter of its own.
-    let of_proxy = |trap: &&Value| trap["arguments"]["protocol"].is_string();
+    // Some make a socket for datagrams, or ask DNS, too, which is a matter of its own.
+    let of_proxy =
+        |trap: &&Value| trap["arguments"]["protocol"].as_str().is_some_and(|way| way != "dns");
     let of_hosts: Vec<&Value> = run.traps.iter().filter(of_proxy).collect();
     let target = format!("other.example:{}", client.port);
     let grant = target.trim_end_matches(":80").trim_end_matches(":443");
