@@ -104,19 +104,35 @@ fn killed(place: &Place, args: &[&str], number: usize) -> bool {
     code.is_none() || code == Some(137)
 }
 
-/// Kills `args` at every step, each time in a container of its own that `before` prepares.
+/// Kills `args` at every step, each time in a container of its own that `before` prepares; without a policy, and under
+/// one, where the runtime's process stays in the container.
 fn at_every_step(verb: &str, before: impl Fn(&Place, &str), args: impl Fn(&str) -> Vec<String>) {
-    let (place, prefix) = place();
+    for held in [false, true] {
+        let (mut place, prefix) = place();
+        if held {
+            under_a_policy(&mut place);
+        }
+        at_every_step_in(&place, &prefix, verb, &before, &args);
+    }
+}
+
+fn at_every_step_in(
+    place: &Place,
+    prefix: &str,
+    verb: &str,
+    before: impl Fn(&Place, &str),
+    args: impl Fn(&str) -> Vec<String>,
+) {
     place.program(&["sh", "-c", &format!("sleep 1000; : {prefix}")]);
-    let host = Host::see(&place, &prefix);
+    let host = Host::see(place, prefix);
     let mut number = 0;
     loop {
         number += 1;
         let id = format!("{prefix}-{number}");
-        before(&place, &id);
+        before(place, &id);
         let args = args(&id);
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let died = killed(&place, &args, number);
+        let died = killed(place, &args, number);
         let force = place.call(&["delete", "--force", &id]);
         assert_eq!(force.code, Some(0), "{verb} {number}: {force:?}");
         let left = std::fs::read_dir(place.path("state")).map_or(0, Iterator::count);
@@ -127,8 +143,8 @@ fn at_every_step(verb: &str, before: impl Fn(&Place, &str), args: impl Fn(&str) 
         assert!(number < 500, "{verb} never ends");
     }
     assert!(number > 2, "{verb}: only {number} steps");
-    none_is_left(&prefix);
-    assert_eq!(Host::see(&place, &prefix), host, "{verb}");
+    none_is_left(prefix);
+    assert_eq!(Host::see(place, prefix), host, "{verb}");
 }
 
 fn can_kill(what: &str) -> bool {
@@ -182,13 +198,17 @@ fn delete_is_killed() {
     }
 }
 
+fn under_a_policy(place: &mut Place) {
+    let policy = json!({"filesystem": {"allowWrite": ["/tmp"], "denyRead": ["/etc"]}});
+    place.spec["annotations"]["dev.landstrip.policy"] = policy.to_string().into();
+}
+
 /// A place with a policy or without.
 fn fenced(fenced: bool) -> (Place, String) {
     let (mut place, prefix) = place();
     place.spec["hooks"] = Value::Null;
     if fenced {
-        let policy = json!({"filesystem": {"allowWrite": ["/tmp"], "denyRead": ["/etc"]}});
-        place.spec["annotations"]["dev.landstrip.policy"] = policy.to_string().into();
+        under_a_policy(&mut place);
     }
     (place, prefix)
 }
