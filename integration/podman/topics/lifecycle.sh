@@ -26,7 +26,7 @@ if root; then
 else
     skip 'stats, pause' 'podman has neither without root on cgroups of version 1'
 fi
-check 'a checkpoint is refused' 'does not support checkpoint/restore|requires at least CRIU' '! podman container checkpoint life'
+check 'a checkpoint is refused' 'does not support checkpoint/restore|requires at least CRIU|requires root' '! podman container checkpoint life'
 check 'and nothing happened to it' '^running$' 'status life Status'
 check 'stop' '^exited 3$' 'podman stop -t 20 life >/dev/null; echo $(status life Status) $(status life ExitCode)'
 check 'start again' '^running$' 'podman start life >/dev/null; status life Status'
