@@ -4,7 +4,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use support::have::have;
 use support::pty::Terminal;
 use support::{Bed, LANDSTRIP};
@@ -115,7 +115,7 @@ fn a_terminal_that_goes_away_denies() {
     let mut terminal = start(&bed, &[], script);
     terminal.expect(ASKS);
     terminal.hang_up();
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + support::PATIENCE;
     while std::fs::read(bed.fill("{in}/result")).ok().as_deref() != Some(b"denied\n") {
         assert!(Instant::now() < until, "both were denied");
         std::thread::yield_now();

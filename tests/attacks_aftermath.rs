@@ -105,7 +105,7 @@ fn a_killed_launcher_leaves_no_temporary_directory() {
     // Who waits for the watchers of the killed, and for its own, sees them all go but its own.
     let wait = "until [ \"$(ls ..)\" = \"${TMPDIR##*/}\" ]; do :; done; echo alone";
     let mut child = launcher(&format!("cd $TMPDIR && {wait}")).spawn().expect("a launcher");
-    let ended = support::wait(&mut child, std::time::Duration::from_secs(20));
+    let ended = support::wait(&mut child, support::PATIENCE);
     if ended.is_none() {
         let _ = child.kill();
     }

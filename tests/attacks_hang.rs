@@ -12,7 +12,7 @@ const AROUND: &str = r#"
 mkdir m
 python3 "$daemon" m log & daemon=$!
 until mountpoint -q m; do :; done
-timeout -k 1 20 $run sh -ec "$script" & job=$!
+timeout -k 1 100 $run sh -ec "$script" & job=$!
 # Its end ends what hangs: nothing else does, once the request is in its hands.
 until [ -e done ] || ! kill -0 $job 2> /dev/null; do :; done
 kill -9 $daemon
@@ -81,5 +81,50 @@ fn a_rename_that_hangs_holds_up_no_other_file_system() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(text, expected, "{policy:?}: {output:?}");
         assert!(output.status.success(), "{policy:?}: {output:?}");
+    }
+}
+
+/// An open hangs, in the broker or in the program. Then the run ends.
+const ENDING: &str = r#"
+mkdir m
+python3 "$daemon" m log open & daemon=$!
+until mountpoint -q m; do :; done
+$run sh -c 'cat m/a & until [ -s log ]; do :; done; echo $$ > pid; exec sleep 1000' & job=$!
+until [ -s pid ] || ! kill -0 $job 2> /dev/null; do :; done
+pid=$(cat pid)
+$ending
+while grep -q '^State:.[^ZX]' /proc/$pid/status 2> /dev/null; do :; done
+echo the rest is gone
+kill -9 $daemon
+wait $job || echo $?
+"#;
+
+/// Time is up, or the launcher is killed: all that can end does, whoever waits for the file system, and the launcher
+/// has ended when that one answers.
+#[test]
+fn a_run_ends_but_for_what_hangs() {
+    if !support::have::have("FUSE", &["root", "/dev/fuse", "cmd:unshare"]) {
+        return;
+    }
+    let daemon = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/hang.py");
+    for denied in [json!([]), json!(["**/*.denied"])] {
+        for (time, ending) in [(5, ""), (1000, "kill -9 $job")] {
+            let bed = Bed::new(&[]);
+            let policy = bed
+                .policy(&json!({"filesystem": {"allowWrite": ["."], "denyRead": denied},
+                "limits": {"time": time}}));
+            let run = format!("{} run -p {} --", support::LANDSTRIP, policy.display());
+            let mut command = Command::new("timeout");
+            command
+                .args(["-k", "1", "100", "unshare", "-m", "--propagation", "private"])
+                .args(["sh", "-c", &ENDING.replace("$ending", ending)])
+                .env("daemon", daemon)
+                .env("run", run)
+                .current_dir(bed.root().join("in"))
+                .stdin(Stdio::null());
+            let output = command.output().expect("unshare");
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(text, "the rest is gone\n137\n", "{denied} {ending}: {output:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use support::have::have;
@@ -69,7 +69,7 @@ fn processes(word: &str) -> Vec<u32> {
 }
 
 fn none_is_left(word: &str) {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + support::PATIENCE;
     for pid in processes(word) {
         let left = until.saturating_duration_since(Instant::now());
         assert!(support::ends(pid, left), "{pid} of {word} still runs");
@@ -91,7 +91,7 @@ fn place() -> (Place, String) {
 fn killed(place: &Place, args: &[&str], number: usize) -> bool {
     let command = place.command(args);
     let mut traced = Command::new("timeout");
-    traced.args(["--kill-after=2", "20", "strace", "--output", "/dev/null"]);
+    traced.args(["--kill-after=2", "120", "strace", "--output", "/dev/null"]);
     traced
         .arg(format!("--trace={STEPS}"))
         .arg(format!("--inject={STEPS}:signal=KILL:when={number}"));

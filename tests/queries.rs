@@ -353,7 +353,7 @@ fn a_client_that_leaves_denies_what_waits_and_is_not_asked_again() {
             client.raw(last_words.as_bytes());
         });
         assert_eq!(run.lines, ["ok EACCES*49 ok*1", "EACCES", "ok"], "{last_words:?}");
-        assert!(start.elapsed() < Duration::from_secs(60), "nothing waited for the time-out");
+        assert!(start.elapsed() < Duration::from_secs(120), "nothing waited for the time-out");
     }
 }
 

@@ -7,11 +7,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use support::have::have;
-use support::{Bed, LANDSTRIP, ends, probe, wait};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use support::{Bed, LANDSTRIP, PATIENCE, ends, probe, wait};
 
 fn policy() -> Value {
     json!({"filesystem": {"allowWrite": ["{in}"]}})

@@ -103,6 +103,7 @@ pub fn kept(permitted: u64) -> u64 {
 ///
 /// When the program did not start, or could not be supervised to its end.
 pub fn run(mut job: Job) -> Result<u8, Error> {
+    signals::can_wait().map_err(|e| setup(Mechanism::Seccomp, "rt_sigtimedwait", e))?;
     let signals = Signals::block(job.inside.is_some());
     let ignored = signals::ignore();
     let path = match &job.inside {

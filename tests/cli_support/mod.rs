@@ -14,7 +14,7 @@ use serde_json::Value;
 pub const LANDSTRIP: &str = env!("CARGO_BIN_EXE_landstrip");
 
 /// Every answer takes a fraction of a second; this is for the one that never comes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A directory that commands start in, which is their home as well.
 pub struct Place {

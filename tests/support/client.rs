@@ -1,13 +1,10 @@
 //! The other end of a trap descriptor that is a socket: reads records and answers queries.
 
-use super::{Bed, Run, finish};
+use super::{Bed, PATIENCE, Run, finish};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::{Duration, Instant};
-
-/// How long a record may take to come.
-const PATIENCE: Duration = Duration::from_secs(30);
+use std::time::Instant;
 
 /// The writing end of a FIFO that somebody has opened for reading, or is about to.
 pub fn writer(bed: &Bed, fifo: &str) -> std::os::fd::OwnedFd {

@@ -92,7 +92,7 @@ impl Place {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=2", "30", super::LANDSTRIP]);
+        command.args(["--kill-after=2", "120", super::LANDSTRIP]);
         command.arg("--root").arg(self.path("state")).args(&self.options).args(args);
         command.current_dir(self.dir.path()).stdin(Stdio::null());
         command
@@ -160,7 +160,7 @@ pub fn ready(what: &str) -> bool {
 /// Waits until a container has ended, by the pid that its state had.
 pub fn gone(pid: &Value) {
     let pid = u32::try_from(pid.as_u64().expect("a pid")).expect("a pid");
-    assert!(super::ends(pid, std::time::Duration::from_secs(10)), "{pid} still runs");
+    assert!(super::ends(pid, super::PATIENCE), "{pid} still runs");
 }
 
 pub fn status(place: &Place, id: &str) -> String {

@@ -1,14 +1,12 @@
 //! Programs on a terminal of their own.
 
-use super::{Bed, LANDSTRIP, probe, wait};
+use super::{Bed, LANDSTRIP, PATIENCE, probe, wait};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::process::Child;
-use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use std::time::Instant;
 
 /// A program on a terminal of its own.
 pub struct Terminal {

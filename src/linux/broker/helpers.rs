@@ -6,7 +6,6 @@ use super::query::{Held, Queries};
 use super::task::Task;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 /// Most of them. More calls than that at once wait for each other; see [`pool::Pool::place_to_wait`] for
 /// those that wait for somebody else.
@@ -48,7 +47,7 @@ impl Helpers {
                     queries.helpers.serve(&ours);
                 }
             };
-            if thread::Builder::new().stack_size(pool::STACK).spawn(serve).is_ok() {
+            if pool::start(serve).is_ok() {
                 jobs.threads += 1;
             } else if jobs.threads == 0 {
                 let denied = std::mem::take(&mut jobs.ready);

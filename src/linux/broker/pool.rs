@@ -9,7 +9,7 @@ use super::direct::Made;
 use super::due::{Due, ERESTARTSYS};
 use super::task::Task;
 use super::{Answer, Broker, handle, helpers};
-use crate::linux::sys::{Errno, identity, seccomp, signals, spawn};
+use crate::linux::sys::{Errno, context, identity, seccomp, signals, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -126,7 +126,22 @@ impl Pool {
 pub fn serve(broker: &Arc<Broker>, listener: OwnedFd) -> io::Result<()> {
     let Some(slot) = begin(broker, listener) else { return Ok(()) };
     let broker = Arc::clone(broker);
-    thread::Builder::new().stack_size(STACK).spawn(move || work(&broker, &slot)).map(drop)
+    start(move || work(&broker, &slot))
+}
+
+/// Starts a thread with a mask and a working directory of its own, which it needs to act for targets.
+///
+/// # Errors
+///
+/// `EAGAIN` when no thread can be had.
+pub fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let begin = move || {
+        if context::with_own(work).is_err() {
+            // Nobody answers then, and the target waits.
+            std::process::abort();
+        }
+    };
+    thread::Builder::new().stack_size(STACK).spawn(begin).map(drop)
 }
 
 /// Takes `listener` on, unless there is one; returns what the first worker is seen as.
@@ -169,24 +184,23 @@ pub fn serve_announced(broker: &Arc<Broker>, pipe: OwnedFd) -> io::Result<()> {
             }
         }
     };
-    thread::Builder::new().stack_size(STACK).spawn(serve).map(drop)
+    start(serve)
 }
 
 fn add_worker(broker: &Arc<Broker>) {
     let slot = Arc::new(Slot::default());
     let (ours, theirs) = (Arc::clone(broker), Arc::clone(&slot));
     // Without another thread, the calls wait until one that is held up comes back.
-    if thread::Builder::new().stack_size(STACK).spawn(move || work(&ours, &theirs)).is_ok() {
+    if start(move || work(&ours, &theirs)).is_ok() {
         broker.pool.slots().push(slot);
     }
 }
 
-/// Makes the calling thread fit to act for targets.
+/// Makes the calling thread, one of [`start`], fit to act for targets.
 pub fn prepare(broker: &Broker, slot: &Slot) {
     slot.tid.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Release);
-    // A mask and a working directory of this thread's own, and no more capabilities than it needs.
-    let ready = identity::own_file_context().is_ok()
-        && identity::keep_capabilities().is_ok()
+    // No more capabilities than it needs.
+    let ready = identity::keep_capabilities().is_ok()
         && identity::set_capabilities(broker.own_capabilities, broker.own_capabilities).is_ok();
     if !ready {
         // Nobody answers then, and the target waits: end the run rather than serve with other rights.

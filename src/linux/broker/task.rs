@@ -57,6 +57,8 @@ pub struct Status {
     pub blocked: u64,
     /// It sleeps, and a signal would wake it.
     pub sleeps: bool,
+    /// Somebody traces it.
+    pub traced: bool,
 }
 
 const FIND: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -355,6 +357,7 @@ fn parse_status(text: &[u8]) -> Status {
             }
             "Threads" => status.threads = words.next().and_then(|w| w.parse().ok()).unwrap_or(0),
             "State" => status.sleeps = words.next() == Some("S"),
+            "TracerPid" => status.traced = words.next() != Some("0"),
             "SigPnd" => pending = hex(),
             "ShdPnd" => shared = hex(),
             "SigBlk" => blocked = hex(),
@@ -375,7 +378,7 @@ mod tests {
 
     #[test]
     fn status_is_read_by_name() {
-        let text = b"Name:\tsh\nState:\tS (sleeping)\nUmask:\t0027\nTgid:\t12\nPid:\t13\nPPid:\t11\nThreads:\t2\nUid:\t0\t0\t0\t65534\nGid:\t1\t2\t3\t4\n\
+        let text = b"Name:\tsh\nState:\tS (sleeping)\nUmask:\t0027\nTgid:\t12\nPid:\t13\nPPid:\t11\nTracerPid:\t0\nThreads:\t2\nUid:\t0\t0\t0\t65534\nGid:\t1\t2\t3\t4\n\
             Groups:\t4 24 27 \nSigPnd:\t0000000000000002\nShdPnd:\t0000000000000300\n\
             SigBlk:\t0000000000000200\nSigIgn:\t0000000000001000\nCapEff:\t00000000a80425fb\n\
             Seccomp:\t2\nSeccomp_filters:\t3\n";
@@ -395,6 +398,7 @@ mod tests {
                 shared_signals: 0x100,
                 blocked: 0x200,
                 sleeps: true,
+                traced: false,
             }
         );
     }

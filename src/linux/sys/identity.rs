@@ -114,16 +114,6 @@ pub fn fs_uid() -> u32 {
     unsafe { libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32 }
 }
 
-/// Gives the calling thread a working directory and a mask of its own.
-///
-/// # Errors
-///
-/// `ENOMEM`.
-pub fn own_file_context() -> Result<(), Errno> {
-    // SAFETY: CLONE_FS splits no memory and no descriptors, which `unshare_unsafe` warns of.
-    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }
-}
-
 /// Opens `/dev/null` for each of the first three descriptors that is closed, so that none of ours
 /// takes its place and reaches the program as its standard input or output.
 pub fn fill_stdio() {

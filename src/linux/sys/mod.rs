@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 pub mod allocator;
+pub mod context;
 pub mod datagram;
 pub mod domain;
 pub mod helper;
@@ -11,6 +12,7 @@ pub mod identity;
 pub mod ipc;
 pub mod memory;
 pub mod netns;
+pub mod nudge;
 pub mod probe;
 pub mod route;
 pub mod seccomp;

@@ -74,6 +74,23 @@ impl SignalSet {
     }
 }
 
+/// Checks that signals can be waited for: where a container forbids it, nobody would see the program end.
+///
+/// # Errors
+///
+/// As sigtimedwait(2): `EPERM` or `ENOSYS`.
+pub fn can_wait() -> Result<(), Errno> {
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the set is valid and empty, and so is the time; no information is asked for.
+    let got = unsafe {
+        libc::sigtimedwait(SignalSet::of(&[]).raw(), std::ptr::null_mut(), &raw const now)
+    };
+    match check(got.into()) {
+        Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+        result => result.map(|_| ()),
+    }
+}
+
 /// Sends `signal` to `pid`; a process that is gone already is no error.
 pub fn signal(pid: i32, signal: c_int) {
     // SAFETY: by value; callers pass the pid of a child that they have not reaped.
@@ -101,11 +118,17 @@ pub enum Change {
 pub fn wait_any(block: bool) -> Result<Option<(i32, Change)>, Errno> {
     let flags = libc::WUNTRACED | libc::WCONTINUED | if block { 0 } else { libc::WNOHANG };
     let mut status = 0;
-    // SAFETY: `status` is writable.
-    let pid = check(i64::from(unsafe { libc::waitpid(-1, &raw mut status, flags) }))? as i32;
-    if pid == 0 {
-        return Ok(None);
-    }
+    let pid = loop {
+        // SAFETY: `status` is writable.
+        let pid = check(i64::from(unsafe { libc::waitpid(-1, &raw mut status, flags) }))? as i32;
+        if pid == 0 {
+            return Ok(None);
+        }
+        // Somebody who was nudged and stops for as long as that takes, see `nudge`: no change at all.
+        if status >> 16 != libc::PTRACE_EVENT_STOP {
+            break pid;
+        }
+    };
     let change = if libc::WIFEXITED(status) {
         Change::Exited(libc::WEXITSTATUS(status))
     } else if libc::WIFSIGNALED(status) {

@@ -46,9 +46,9 @@ pub fn x32(mut call: Call) -> Outcome {
     call.make().map(|_| String::new())
 }
 
-/// Makes a system call fail with EPERM, here and in all that comes after: `NAME`, or `NAME:BITS` where its
+/// Makes a system call fail with `errno`, here and in all that comes after: `NAME`, or `NAME:BITS` where its
 /// first argument has one of these bits.
-pub fn refuse(text: &str) {
+pub fn refuse(text: &str, errno: i32) {
     let (name, bits) = text.split_once(':').unwrap_or((text, ""));
     let number = crate::table::number(name).unwrap_or_else(|| fail("no such call"));
     let step = |code, jt, k| libc::sock_filter { code, jt, jf: 0, k };
@@ -64,7 +64,7 @@ pub fn refuse(text: &str) {
         libc::sock_filter { code: 0x15, jt: 0, jf: 3, k: number as u32 }, // is it this one?
         step(0x20, 0, 16),                                                // load the first argument
         wanted,                                                           // has it these bits?
-        step(0x06, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(0x06, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
         step(0x06, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let length = program.len() as u16;

@@ -13,6 +13,7 @@
 //! | `rlimit=NAME:N`, `hard=NAME:N` | soft limit; both limits |
 //! | `ignore=SIGNAL` | the signal is ignored |
 //! | `refuse=CALL`, `refuse=CALL:BITS` | the system call fails with EPERM, as a container's filter has it; with such an argument |
+//! | `lack=CALL` | it fails with ENOSYS |
 //! | `-VAR`, `VAR=TEXT` (upper case) | environment |
 
 use crate::Vars;
@@ -56,7 +57,8 @@ fn apply(option: &str) {
         }
         "rlimit" => limit(text, false),
         "hard" => limit(text, true),
-        "refuse" => crate::abi::refuse(text),
+        "refuse" => crate::abi::refuse(text, libc::EPERM),
+        "lack" => crate::abi::refuse(text, libc::ENOSYS),
         "ignore" => {
             // SAFETY: as above; SIG_IGN is inherited through exec.
             unsafe { libc::signal(number(text, &none) as i32, libc::SIG_IGN) };

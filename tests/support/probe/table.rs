@@ -96,6 +96,11 @@ pub fn number(name: &str) -> Option<i64> {
         clock_settime => SYS_clock_settime, clock_adjtime => SYS_clock_adjtime,
         kexec_load => SYS_kexec_load, landlock_create_ruleset => SYS_landlock_create_ruleset,
         close_range => SYS_close_range, sync_file_range => SYS_sync_file_range,
+        landlock_add_rule => SYS_landlock_add_rule, clone3 => SYS_clone3, capget => SYS_capget,
+        landlock_restrict_self => SYS_landlock_restrict_self, capset => SYS_capset,
+        eventfd2 => SYS_eventfd2, pipe2 => SYS_pipe2, socketpair => SYS_socketpair,
+        getrandom => SYS_getrandom, rt_sigtimedwait => SYS_rt_sigtimedwait,
+        rt_sigprocmask => SYS_rt_sigprocmask,
     );
     newer.or(common).or_else(|| older(name))
 }
