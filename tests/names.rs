@@ -122,7 +122,8 @@ def waiting(family, address):
     s.setblocking(False)
     s.connect_ex(address)
     select.select([], [s], [], 20)
-    assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+    error = s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if error: raise OSError(error, '')
     s.setblocking(True)
     return s
 def blocking(family, address):
@@ -505,7 +506,7 @@ if 'HTTP_PROXY' in os.environ:
     s = socket.create_connection(('127.0.0.1', int(os.environ['HTTP_PROXY'].rsplit(':', 1)[1])))
     s.sendall(b'CONNECT asked.evil.example:443 HTTP/1.1\r\n\r\n'); s.recv(99)
 # Last, so that what came before has arrived by then.
-s = socket.create_connection(('listed.example', 80)); s.sendall(b'x'); print(s.recv(9).decode())
+s = socket.create_connection(('listed.example', 80)); s.sendall(b'GET / HTTP/1.0\r\n\r\n'); print(s.recv(9).decode())
 "#;
 
 /// A name server that writes down the names that it is asked for, and has one address for most of them; and a server

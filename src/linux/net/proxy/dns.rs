@@ -191,6 +191,9 @@ fn look_up(gate: &Gate, name: &Name<'_>, from: u16) -> Result<Vec<IpAddr>, RCODE
     if let Reachable::No(why, entry) = gate.hosts.decide(&host, None) {
         // A resolver that tries `example.com.search.example` first asks for `example.com` next.
         let searched = gate.resolver.searched(&text).and_then(|name| Host::parse(name).ok());
+        if gate.resolver.is_own(&text) {
+            return Err(NO);
+        }
         if let Some(name) = &searched
             && matches!(gate.hosts.decide(name, None), Reachable::Yes(_))
         {

@@ -28,6 +28,8 @@ const LONG: Duration = Duration::from_secs(60);
 pub struct Resolver {
     hosts: HashMap<String, Vec<IpAddr>>,
     servers: Vec<SocketAddr>,
+    /// What this host calls itself.
+    own: String,
     /// What is put after names that programs look up.
     search: Vec<String>,
     known: Mutex<HashMap<String, (Instant, Vec<IpAddr>)>>,
@@ -38,7 +40,10 @@ impl Resolver {
     pub fn of_host() -> Resolver {
         let read = |path| std::fs::read(path).unwrap_or_default();
         let (hosts, servers) = (read("/etc/hosts"), read("/etc/resolv.conf"));
-        Resolver::new(&String::from_utf8_lossy(&hosts), &String::from_utf8_lossy(&servers))
+        let own = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+        let known =
+            Resolver::new(&String::from_utf8_lossy(&hosts), &String::from_utf8_lossy(&servers));
+        Resolver { own, ..known }
     }
 
     /// From the texts of both files, hosts(5) and resolv.conf(5).
@@ -71,7 +76,12 @@ impl Resolver {
             Some(words.map(plain).filter(|domain| !domain.is_empty()).collect())
         });
         let search = search.unwrap_or_default();
-        Resolver { hosts: known, servers, search, known: Mutex::default() }
+        Resolver { hosts: known, servers, search, ..Resolver::default() }
+    }
+
+    /// Whether it is what this host calls itself, which many a program looks up.
+    pub fn is_own(&self, name: &str) -> bool {
+        name == self.own
     }
 
     /// The name that `name` was made of by putting a domain after it that is searched, if it was: one with
