@@ -11,7 +11,8 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::CWD;
 use rustix::io::Errno;
@@ -35,6 +36,8 @@ const KEPT: &str = "kept resident for a running container";
 const KEPT_POLICY: &str = "kept resident for a running container, a policy";
 
 const MILLISECOND: f64 = 1e6;
+/// The launcher gives back what the launch took when it has run for a second.
+const SETTLED: Duration = Duration::from_millis(1500);
 
 /// Where Debian's golang-github-containers-common has the profile of podman.
 const PODMAN: &str = "/usr/share/containers/seccomp.json";
@@ -318,10 +321,11 @@ fn cpu(runtime: &mut Runtime) -> io::Result<f64> {
     Ok((sys::children_time() - before).as_nanos() as f64)
 }
 
-/// What the runtime's processes hold while the program runs.
+/// What the runtime's processes hold while the program runs, when the launch is behind them.
 fn kept(runtime: &mut Runtime) -> io::Result<f64> {
     let mut held = 0.0;
     runtime.live(|runtime| {
+        thread::sleep(SETTLED);
         let found = sandbox_memory(&runtime.load);
         succeed(&mut runtime.kill)?;
         held = found?;

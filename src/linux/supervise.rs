@@ -2,7 +2,7 @@
 
 use super::sys::domain::{self, Outsider, SignalScope, Watcher};
 use super::sys::signals::{self, Change, SignalSet};
-use super::sys::{self, Errno};
+use super::sys::{self, Errno, image};
 use super::tmpdir::{self, TemporaryDirectory};
 use crate::cli::error::{Error, Failure};
 use crate::trap::{Code, Mechanism};
@@ -43,6 +43,9 @@ fn passable() -> Vec<i32> {
 /// How long killed descendants may take to go: a process in uninterruptible sleep can take longer
 /// than anybody waits.
 const LAST_MOMENTS: Duration = Duration::from_secs(2);
+
+/// After this time a run is no short one, and what its launch took is given back.
+const SETTLED: Duration = Duration::from_secs(1);
 
 /// The signals of a run, blocked from its beginning so that none is lost.
 pub struct Signals {
@@ -85,11 +88,18 @@ impl Signals {
     pub fn supervise(&self, program: i32, deadline: Option<Instant>) -> Result<End, Error> {
         const LATE: End = End { code: 128 + libc::SIGKILL as u8, late: true };
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let mut settled = Some(Instant::now() + SETTLED);
         loop {
             // Who is killed with the rest of the run may never be seen to end: a tracer can hold that
             // back for as long as it lives.
-            let Some((signal, sent)) = self.set.wait_until(deadline) else {
-                return Ok(LATE);
+            let wake = settled.into_iter().chain(deadline).min();
+            let Some((signal, sent)) = self.set.wait_until(wake) else {
+                if is_late() {
+                    return Ok(LATE);
+                }
+                image::give_back();
+                settled = None;
+                continue;
             };
             if signal == domain::watcher_signal() && !sent {
                 let message = "the watcher process was killed; the run was ended";

@@ -9,6 +9,7 @@ pub mod datagram;
 pub mod domain;
 pub mod helper;
 pub mod identity;
+pub mod image;
 pub mod ipc;
 pub mod memory;
 pub mod netns;
