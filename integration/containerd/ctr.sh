@@ -50,6 +50,27 @@ if [ "$name" = landstrip-oci ]; then
     check 'a policy: pause' 'RUNNING' 'ctr task pause six; ctr task resume six; ctr task ls | grep "^six"'
     check 'a policy: a signal' 'STOPPED' 'soon ctr task exec --exec-id a six true; ctr task kill -s TERM six; soon is six STOPPED; ctr task ls | grep "^six"; over six'
     check 'a policy: the end of memory' '^137$' 'fenced --memory-limit 33554432 $image one tail /dev/zero || echo $?'
+    mkdir -p "$place/www"
+    echo hello > "$place/www/index.html"
+    busybox httpd -f -p 127.0.0.1:18090 -h "$place/www" &
+    served=$!
+    echo '{"network": {"hostPorts": [18090], "allowedDomains": ["a.localhost:18090"]}}' > "$place/network.json"
+    # The operator's policy is an option of the runtime, or the host's file.
+    printf '#!/bin/sh\nexec %s --policy %s "$@"\n' "$binary" "$place/network.json" > "$place/bin/networked"
+    chmod 755 "$place/bin/networked"
+    networked() { ctr run --rm --runc-binary "$place/bin/networked" "$@"; }
+    export -f networked
+    # By hand: a static wget takes libraries to look an address up.
+    pages='page() { nc 127.0.0.1 "$1" 2>&1 | tr -cd " -~\n" | tail -n 1; }
+        asked() { printf "\5\1\0\5\1\0\3\13$1\106\252GET / HTTP/1.0\r\n\r\n" | page "${http_proxy##*:}"; }
+        echo "$(printf "GET / HTTP/1.0\r\n\r\n" | page 18090), $(asked a.localhost), ($(asked b.localhost))"'
+    export pages
+    check 'control: the loopback of the host is not the container'"'"'s' 'refused, ' 'run $image one sh -c "$pages"'
+    check 'a policy: hosts' '^hello, hello, [(][)]$' 'networked $image one sh -c "$pages"'
+    check 'a policy: hosts in the network of the host' '^hello, hello, [(][)]$' 'networked --net-host $image one sh -c "$pages"'
+    check 'a policy: hosts of exec' '^hello, hello, [(][)]$' 'ctr run -d --runc-binary "$place/bin/networked" $image seven sleep 99; ctr task exec --exec-id a seven sh -c "$pages"'
+    check 'a policy: the end of the helper' '^none$' 'ctr task rm -f seven >/dev/null; ctr container rm seven; soon sh -c "! cat /proc/[0-9]*/comm 2>/dev/null | grep -qx network"; echo none'
+    kill "$served"
     check 'a policy that is wrong' 'wrong\.json: line 1: is no policy' '! run --annotation "dev.landstrip.policy=$place/wrong.json" $image one true'
 fi
 check 'nothing is left' '^0 0$' 'echo $(ctr container ls -q | wc -l) $(ls -A /run/containerd/runc/landstrip-test 2>/dev/null | wc -l)'

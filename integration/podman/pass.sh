@@ -51,7 +51,7 @@ podman info -f '{{.Host.CgroupsVersion}}' > "$home/cgroups"
 v1() { grep -q v1 "$home/cgroups"; }
 
 all=("$@")
-[ $# -gt 0 ] || all=(basic lifecycle exec limits files users fences network pods build policy)
+[ $# -gt 0 ] || all=(basic lifecycle exec limits files users fences network pods build policy hosts)
 for topic in "${all[@]}"; do
     topic=$who/$topic
     . "$here/topics/${topic#*/}.sh"

@@ -46,6 +46,8 @@ use crate::linux::host::HostView as HostFiles;
 pub use error::{Error, Failure};
 pub use load::{MAX_BYTES, Source, format_of, load};
 #[cfg(target_os = "linux")]
+pub(crate) use run::environment;
+#[cfg(target_os = "linux")]
 pub use trapfd::TrapFd;
 #[cfg(target_os = "linux")]
 use {crate::trap::Sink, args::What};

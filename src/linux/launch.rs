@@ -3,10 +3,11 @@
 //! Everything that can fail or allocate happens before the new process exists; it only applies, see
 //! [`spawn::spawn`]. The order matters, and each constraint stands where it binds.
 
-use super::broker::{self, Broker, Config, Desk, Learner, Queries, Reporter};
+use super::broker::{self, Broker, Config, Desk, Given, Learner, Queries, Reporter};
 use super::filter::{self, Options};
 use super::limits::Ceilings;
 use super::namespace::Namespace;
+use super::net::container::Outside;
 use super::oom::Score;
 use super::supervise::{Ending, Signals};
 use super::sys::seccomp::Instruction;
@@ -70,6 +71,8 @@ pub struct Inside {
     pub own_pids: bool,
     /// Where commands come in that are executed beside the program: a listening socket.
     pub door: Option<OwnedFd>,
+    /// What serves its network from outside.
+    pub outside: Option<Outside>,
     /// Called when the program runs.
     pub started: Box<dyn FnOnce()>,
 }
@@ -158,18 +161,20 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
         namespace::check_proxies(&plan.policy.network)?;
     }
     let made = namespace.filter(|_| plan.namespace);
-    let (namespace, network) = serve_network(&plan, made, &env, queries.is_some())?;
-    let env = match &network {
-        Some(network) if network.control().port() != 0 => {
-            plan.outer.ports.extend(network.control().ports());
-            let told = plan.policy.network.proxy_environment.as_ref();
-            match told.is_none_or(|told| told.value) {
-                true => net::environment::with_proxy(env, network.control().port()),
-                false => env,
-            }
-        }
-        _ => env,
+    let outside = job.inside.as_mut().and_then(|inside| inside.outside.take());
+    let own_network = outside.as_ref().map_or(Ok(None), Outside::left_for)?;
+    let outside = outside.filter(|_| plan.broker && plan.network);
+    let served = outside.map_or(Ok(None), |outside| outside.serve(&plan.policy.network))?;
+    let (namespace, network) = match served {
+        // In a container where the operator opens no host: what else may list some reaches what that does.
+        None => serve_network(&plan, made, &env, queries.is_some())?,
+        served => (None, served),
     };
+    if let Some(network) = &network {
+        plan.outer.ports.extend(network.control().ports());
+    }
+    let proxy = network.as_ref().and_then(|network| told_of(&plan, network));
+    let env = net::environment::with_proxy(env, proxy);
     let learn = job.learn.is_some();
     let learner = job.learn.map(|learning| learner(learning, &mut plan, temporary_path.as_deref()));
     let learner = learner.transpose()?;
@@ -203,6 +208,7 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
         let mut config = config(&plan, &inherited, permitted, options, reporter, queries, learner);
         config.profile = job.inside.as_ref().is_some_and(|inside| inside.profile.is_some());
         config.namespace = namespace;
+        config.own_network = own_network;
         config.network = network.as_ref().map(|network| Arc::clone(network.control()));
         let broker = Broker::new(config).map_err(|e| setup(Mechanism::Seccomp, "/proc", e))?;
         Some(Arc::new(broker))
@@ -242,7 +248,7 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
             door,
             ruleset: inner.try_clone().map_err(|error| no_broker_yet(&error))?,
             filter: filter.clone(),
-            temporary: temporary_path.clone(),
+            given: Given { temporary: temporary_path.clone(), proxy },
             parent: parent.transpose().map_err(|error| no_broker_yet(&error))?,
         };
         desk.open(broker).map_err(|error| no_broker_yet(&error))?;
@@ -413,6 +419,13 @@ fn serve_network(
     Ok((namespace, Some(network)))
 }
 
+/// The port of the proxy that programs are told of, if they are told of one.
+fn told_of(plan: &Plan, network: &net::Network) -> Option<u16> {
+    let policy = &plan.policy.network;
+    let told = policy.proxy_environment.as_ref().is_none_or(|told| told.value);
+    Some(network.control().port()).filter(|port| told && *port != 0 && policy.lists_hosts())
+}
+
 /// The private temporary directory; removed when dropped.
 struct Temporary(TemporaryDirectory);
 
@@ -542,6 +555,7 @@ fn config(
         reads: plan.reads,
         endpoints: Endpoints::new(&plan.policy.network, crate::cli::resolve::daemons()),
         namespace: None,
+        own_network: None,
         network: None,
         linked: linked.collect(),
         inherited: inherited.iter().map(|(_, file)| *file).collect(),

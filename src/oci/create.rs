@@ -167,7 +167,9 @@ pub fn create(
         (Some(policy), Some(traps)) => {
             let desk = record.leads.then(|| Door::make(undo.container.dir(), EXEC, WAITING));
             let door = desk.transpose()?.map(OwnedFd::from);
-            Some(Fence { policy, traps, own_pids: record.leads, door, guest: None })
+            policy.check_proxies()?;
+            let outside = policy.serve_network()?;
+            Some(Fence { policy, traps, own_pids: record.leads, door, outside, guest: None })
         }
         _ => None,
     };

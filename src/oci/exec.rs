@@ -218,13 +218,13 @@ pub fn exec(
         true => Door::knock(container.dir(), EXEC)?.map(Guest::new),
         false => None,
     };
-    let fence = policy.as_ref().zip(traps).map(|(policy, traps)| Fence {
-        policy,
-        traps,
-        own_pids: record.leads,
-        door: None,
-        guest,
-    });
+    let fence = match policy.as_ref().zip(traps) {
+        Some((policy, traps)) => {
+            let outside = policy.serve_network()?;
+            Some(Fence { policy, traps, own_pids: record.leads, door: None, outside, guest })
+        }
+        None => None,
+    };
     let agent = listener::Agent::of(&spec, &program)?;
     let keyring = (!record.callers_keyring)
         .then(|| CString::new(format!("_ses.{}", options.id)).context("id"))

@@ -34,6 +34,9 @@ use crate::cli::{TrapFd, resolve, tool};
 use crate::linux::Guest;
 use crate::linux::host::HostView;
 use crate::linux::launch::{self, Inside};
+use crate::linux::namespace;
+use crate::linux::net::container::Outside;
+use crate::linux::net::environment;
 use crate::policy::{FsView, Limits, Place, ResolvedPolicy};
 use crate::trap::Style;
 
@@ -200,6 +203,28 @@ impl Policy {
         }
     }
 
+    /// Checks that the proxies are there that the container is led to.
+    ///
+    /// # Errors
+    ///
+    /// The line that names a port of this host's loopback where nobody listens.
+    pub fn check_proxies(&self) -> Result<()> {
+        let network = self.sources.network()?.unwrap_or_default();
+        namespace::check_proxies(&network).map_err(|failure| in_words(failure.into()))
+    }
+
+    /// Starts what serves the network of a container, or of a command in it, from outside.
+    ///
+    /// # Errors
+    ///
+    /// As [`Outside::start`].
+    pub fn serve_network(&self) -> Result<Outside> {
+        let network = self.sources.network()?.unwrap_or_default();
+        // The variables of the runtime: what the document says, the image may have said.
+        let env = crate::cli::environment();
+        Outside::start(&network, &env).map_err(|failure| in_words(failure.into()))
+    }
+
     fn run(
         &self,
         program: &Program,
@@ -267,6 +292,8 @@ pub struct Fence<'a> {
     pub own_pids: bool,
     /// Where the launcher waits for commands that are executed beside the program.
     pub door: Option<OwnedFd>,
+    /// What serves the network from outside of the container.
+    pub outside: Outside,
     /// The connection of such a command to the launcher that serves it; without, it has a launcher of its own.
     pub guest: Option<Guest>,
 }
@@ -313,6 +340,7 @@ impl Fence<'_> {
             profile,
             own_pids: self.own_pids,
             door: self.door,
+            outside: Some(self.outside),
             started: Box::new(started),
         };
         // The launcher acts for the program, and is in the same domain.
@@ -348,14 +376,15 @@ fn join(guest: Guest, program: &Program, settled: &Settled) -> Error {
         program.set_capabilities(CapabilitySet::empty())?;
         let held = rustix::thread::capabilities(None).context("capget")?.permitted;
         let (_, env) = program.words();
-        let temporary = guest.enter(launch::kept(held.bits()), program.filter().is_some());
-        let temporary = temporary.map_err(|message| Error::new(format!("policy: {message}")))?;
+        let given = guest.enter(launch::kept(held.bits()), program.filter().is_some());
+        let given = given.map_err(|message| Error::new(format!("policy: {message}")))?;
         // It is the user's that the program was started as.
         let usable = |path: &String| {
             rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
         };
-        let temporary = temporary.filter(|path| usable(path).is_ok());
-        Ok(launch::with_temporary(env, temporary.as_deref()))
+        let temporary = given.temporary.filter(|path| usable(path).is_ok());
+        let env = launch::with_temporary(env, temporary.as_deref());
+        Ok(environment::with_proxy(env, given.proxy))
     };
     match enter() {
         Ok(env) => program.execute_under_policy(settled, env),

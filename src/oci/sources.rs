@@ -18,7 +18,7 @@ use super::runtime::Runtime;
 use super::{Context, Error, Result};
 use crate::cli::args::PolicyArgs;
 use crate::cli::{Error as CliError, Source, format_of, load};
-use crate::policy::{self, Document, Limits, Place, ResolvedPolicy};
+use crate::policy::{self, Document, Limits, Network, Place, ResolvedPolicy};
 
 /// The annotation with a policy: a path of the host, the name of a shipped one, or JSON.
 pub const POLICY: &str = "dev.landstrip.policy";
@@ -107,6 +107,28 @@ impl Sources {
             policy.network.allow_all_unix_sockets.as_ref().map(|all| all.value)
         };
         Ok(said(&base) == Some(true) && own.as_ref().and_then(said) != Some(false))
+    }
+
+    /// The section about the network but for its paths, where the operator has a policy: what nobody but a document
+    /// asks for opens nothing of the host's.
+    ///
+    /// # Errors
+    ///
+    /// Where the document asks for more than the operator gives.
+    pub fn network(&self) -> Result<Option<Network>> {
+        if self.operator.is_empty() {
+            return Ok(None);
+        }
+        let (base, own) = self.parsed()?;
+        let alone = |policy: &policy::Policy| ResolvedPolicy {
+            network: Network::of(&policy.network),
+            ..ResolvedPolicy::default()
+        };
+        let tightened = match own {
+            Some(own) => policy::tighten(alone(&base), alone(&own)),
+            None => Ok(alone(&base)),
+        };
+        tightened.map(|policy| Some(policy.network)).map_err(|error| in_words(error.into()))
     }
 
     /// The policy, with paths as they are found in `place`.

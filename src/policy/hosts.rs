@@ -237,11 +237,13 @@ pub enum Reachable<'a> {
     No(Unreachable, Option<&'a Located<String>>),
 }
 
-/// Answers what a policy says about hosts.
-#[derive(Clone, Debug)]
+/// Answers what a policy says about hosts; by default, that none may be reached.
+#[derive(Clone, Debug, Default)]
 pub struct Hosts {
     allowed: Vec<Rule>,
     denied: Vec<Rule>,
+    /// Lists that have to allow it as well.
+    bound: Option<Box<Hosts>>,
 }
 
 impl Hosts {
@@ -253,7 +255,13 @@ impl Hosts {
             return None;
         }
         let rules = |list: &Option<Vec<_>>| list.iter().flatten().map(Rule::new).collect();
-        Some(Hosts { allowed: rules(allowed), denied: rules(denied) })
+        Some(Hosts { allowed: rules(allowed), denied: rules(denied), bound: None })
+    }
+
+    /// These lists, which allow no more than `bound` does.
+    #[must_use]
+    pub fn within(self, bound: Hosts) -> Hosts {
+        Hosts { bound: Some(Box::new(bound)), ..self }
     }
 
     /// Whether `host` may be reached at `port`; without one, at any.
@@ -267,9 +275,12 @@ impl Hosts {
             return Reachable::No(Unreachable::Denied, Some(&rule.entry));
         }
         let allows = |rule: &&Rule| rule.names(host) && port.is_none_or(|port| rule.is_for(port));
-        match self.allowed.iter().find(allows) {
-            Some(rule) => Reachable::Yes(&rule.entry),
-            None => Reachable::No(Unreachable::Unlisted, None),
+        let Some(rule) = self.allowed.iter().find(allows) else {
+            return Reachable::No(Unreachable::Unlisted, None);
+        };
+        match self.bound.as_ref().map(|bound| bound.decide(host, port)) {
+            Some(closed @ Reachable::No(..)) => closed,
+            _ => Reachable::Yes(&rule.entry),
         }
     }
 
@@ -287,6 +298,10 @@ impl Hosts {
         match self.decide(&Host::Address(address), Some(port)) {
             Reachable::No(Unreachable::Unlisted, _) => {}
             listed => return listed,
+        }
+        let bound = self.bound.as_ref().map(|bound| bound.address(host, port, entry, address));
+        if let Some(closed @ Reachable::No(..)) = bound {
+            return closed;
         }
         match special(address) {
             Some(Special::Loopback) if host.is_local_name() => Reachable::Yes(entry),
@@ -405,6 +420,29 @@ mod tests {
         }
         let none = super::tests::hosts(&[], &[]);
         assert_eq!(said(none.decide(&Host::Name("a.com".into()), None)), "-");
+    }
+
+    #[test]
+    fn lists_within_others_only_narrow() {
+        let bound = || hosts(&["*.a.com", "c.com"], &["bad.a.com", "9.9.9.9"]);
+        let own = hosts(&["x.a.com", "bad.a.com", "b.com", "9.9.9.9"], &["c.com"]).within(bound());
+        for (host, expected) in
+            [("x.a.com", "x.a.com"), ("y.a.com", "-"), ("bad.a.com", "!bad.a.com"), ("b.com", "-")]
+        {
+            let host = Host::parse(host).unwrap();
+            assert_eq!(said(own.decide(&host, Some(1))), expected, "{host}");
+        }
+        let (host, entry) =
+            (Host::Name("x.a.com".into()), Located::new(String::new(), Origin::default()));
+        for (address, expected) in
+            [("9.9.9.9", "!9.9.9.9"), ("8.8.8.8", ""), ("::1", "a loopback address")]
+        {
+            let address = own.address(&host, 1, &entry, address.parse().unwrap());
+            assert_eq!(said(address), expected);
+        }
+        // Whatever lists say that nobody bounds.
+        let none = hosts(&["b.com"], &[]).within(Hosts::default());
+        assert_eq!(said(none.decide(&Host::Name("b.com".into()), None)), "-");
     }
 
     #[test]

@@ -148,20 +148,7 @@ impl Resolver<'_> {
                 return Err(PolicyError::at(error::PARSE_FAILED, &port.origin, message));
             }
         }
-        self.out.network = Network {
-            allow_network: said.allow_network.as_ref().is_some_and(|said| said.value),
-            allow_network_origin: said.allow_network.as_ref().map(|said| said.origin.clone()),
-            allowed_domains: said.allowed_domains.clone(),
-            denied_domains: said.denied_domains.clone(),
-            proxy_environment: said.proxy_environment.clone(),
-            http_proxy_port: said.http_proxy_port.clone(),
-            socks_proxy_port: said.socks_proxy_port.clone(),
-            host_ports: said.host_ports.clone(),
-            expose: said.expose.clone(),
-            allow_local_binding: said.allow_local_binding.clone(),
-            allow_unix_sockets: sockets,
-            allow_all_unix_sockets: said.allow_all_unix_sockets.clone(),
-        };
+        self.out.network = Network { allow_unix_sockets: sockets, ..Network::of(said) };
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::document::{Ignored, Limits, Macos, Windows};
+use super::document::{Ignored, Limits, Macos, NetworkDocument, Windows};
 use super::rule::{Access, Effect, Located, Origin, Pattern, Rule};
 
 /// A policy resolved against one place.
@@ -79,6 +79,25 @@ pub struct Network {
 }
 
 impl Network {
+    /// What `said` comes to but for its paths, which have to be looked up where they mean something.
+    #[must_use]
+    pub fn of(said: &NetworkDocument) -> Network {
+        Network {
+            allow_network: said.allow_network.as_ref().is_some_and(|said| said.value),
+            allow_network_origin: said.allow_network.as_ref().map(|said| said.origin.clone()),
+            allowed_domains: said.allowed_domains.clone(),
+            denied_domains: said.denied_domains.clone(),
+            proxy_environment: said.proxy_environment.clone(),
+            http_proxy_port: said.http_proxy_port.clone(),
+            socks_proxy_port: said.socks_proxy_port.clone(),
+            host_ports: said.host_ports.clone(),
+            expose: said.expose.clone(),
+            allow_local_binding: said.allow_local_binding.clone(),
+            allow_unix_sockets: Vec::new(),
+            allow_all_unix_sockets: said.allow_all_unix_sockets.clone(),
+        }
+    }
+
     /// Whether the network is closed, and something on loopback open.
     pub fn opens_loopback(&self) -> bool {
         let local = self.allow_local_binding.as_ref().is_some_and(|local| local.value);

@@ -46,10 +46,19 @@ pub struct Desk {
     pub ruleset: OwnedFd,
     /// The filter of the program.
     pub filter: Vec<Instruction>,
-    /// The run's temporary directory.
-    pub temporary: Option<String>,
+    /// What a guest is told.
+    pub given: Given,
     /// The directory that it is in, where others may have been left.
     pub parent: Option<OwnedFd>,
+}
+
+/// What the environment of a program in the run has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// The run's temporary directory.
+    pub temporary: Option<String>,
+    /// The port of its proxy on loopback.
+    pub proxy: Option<u16>,
 }
 
 impl Desk {
@@ -111,7 +120,8 @@ impl Desk {
         let guest = accept_with(&self.door, SocketFlags::CLOEXEC)?;
         let mut content = (self.filter.len() as u32).to_ne_bytes().to_vec();
         content.extend(self.filter.iter().flat_map(to_bytes));
-        content.extend(self.temporary.iter().flat_map(|path| path.bytes()));
+        content.extend(self.given.proxy.unwrap_or(0).to_ne_bytes());
+        content.extend(self.given.temporary.iter().flat_map(|path| path.bytes()));
         let sent = send(guest.as_fd(), &content, &[self.ruleset.as_fd()]);
         Ok(sent.is_ok().then_some(guest))
     }
@@ -197,13 +207,13 @@ impl Guest {
     }
 
     /// Puts this process under the policy of the run, with the capabilities `keep` of those that it has; returns
-    /// the run's temporary directory. `profile` says whether one more filter is going to follow. Up to
+    /// what its environment is to have. `profile` says whether one more filter is going to follow. Up to
     /// execve(2) this process may make no call that is notified.
     ///
     /// # Errors
     ///
     /// What went wrong: then this process may be restricted already, and must end.
-    pub fn enter(self, keep: u64, profile: bool) -> Result<Option<String>, String> {
+    pub fn enter(self, keep: u64, profile: bool) -> Result<Given, String> {
         let failed = |what: &'static str| move |errno: Errno| format!("{what}: {errno}");
         let silent = |errno| match errno {
             Errno::AGAIN => format!("the launcher did not answer in {} s", PATIENCE.as_secs()),
@@ -215,7 +225,7 @@ impl Guest {
             .map_err(failed("setsockopt"))?;
         let (content, fds) = receive(self.0.as_fd()).map_err(silent)?;
         let ruleset = fds.into_iter().next();
-        let (Some(ruleset), Some((filter, temporary))) = (ruleset, parse(&content)) else {
+        let (Some(ruleset), Some((filter, given))) = (ruleset, parse(&content)) else {
             return Err("the launcher makes no sense".to_owned());
         };
         identity::limit_capabilities(keep).map_err(failed("capset"))?;
@@ -237,7 +247,7 @@ impl Guest {
         // While this process holds it, too, nobody would be told that the launcher is gone.
         drop(listener);
         let (answer, _) = receive(self.0.as_fd()).map_err(silent)?;
-        if answer.is_empty() { Ok(temporary) } else { Err(String::from_utf8_lossy(&answer).into()) }
+        if answer.is_empty() { Ok(given) } else { Err(String::from_utf8_lossy(&answer).into()) }
     }
 }
 
@@ -247,11 +257,12 @@ fn to_bytes(instruction: &Instruction) -> [u8; 8] {
     [a, b, instruction.jt, instruction.jf, c, d, e, f]
 }
 
-/// The filter and the temporary directory of a message.
-fn parse(content: &[u8]) -> Option<(Vec<Instruction>, Option<String>)> {
+/// The filter of a message, and what else is given.
+fn parse(content: &[u8]) -> Option<(Vec<Instruction>, Given)> {
     let (length, rest) = content.split_first_chunk()?;
     let length = 8 * u32::from_ne_bytes(*length) as usize;
-    let (filter, path) = rest.split_at_checked(length)?;
+    let (filter, rest) = rest.split_at_checked(length)?;
+    let (proxy, path) = rest.split_first_chunk()?;
     let instruction = |bytes: &[u8]| {
         let [a, b, jt, jf, c, d, e, f] = *bytes.first_chunk()?;
         let (code, k) = (u16::from_ne_bytes([a, b]), u32::from_ne_bytes([c, d, e, f]));
@@ -259,7 +270,11 @@ fn parse(content: &[u8]) -> Option<(Vec<Instruction>, Option<String>)> {
     };
     let filter = filter.chunks(8).map(instruction).collect::<Option<_>>()?;
     let path = String::from_utf8(path.to_vec()).ok()?;
-    Some((filter, (!path.is_empty()).then_some(path)))
+    let given = Given {
+        temporary: Some(path).filter(|path| !path.is_empty()),
+        proxy: Some(u16::from_ne_bytes(*proxy)).filter(|port| *port != 0),
+    };
+    Some((filter, given))
 }
 
 fn send(socket: BorrowedFd<'_>, content: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
@@ -304,14 +319,15 @@ mod tests {
         let one = Instruction { code: 0x15, jt: 1, jf: 2, k: 0x0102_0304 };
         let mut content = 2u32.to_ne_bytes().to_vec();
         content.extend([to_bytes(&one), to_bytes(&Instruction { k: 7, ..one })].concat());
+        content.extend(7u16.to_ne_bytes());
         content.extend(b"/tmp/x");
-        let (filter, path) = parse(&content).unwrap();
+        let (filter, given) = parse(&content).unwrap();
         let fields = |i: &Instruction| (i.code, i.jt, i.jf, i.k);
         let filter: Vec<_> = filter.iter().map(fields).collect();
         assert_eq!(filter, [(0x15, 1, 2, 0x0102_0304), (0x15, 1, 2, 7)]);
-        assert_eq!(path.as_deref(), Some("/tmp/x"));
-        assert_eq!(parse(&content[..20]).unwrap().1, None);
-        for length in 0..20 {
+        assert_eq!(given, Given { temporary: Some("/tmp/x".to_owned()), proxy: Some(7) });
+        assert_eq!(parse(&content[..22]).unwrap().1.temporary, None);
+        for length in 0..22 {
             assert!(parse(&content[..length]).is_none(), "{length}");
         }
     }

@@ -7,7 +7,7 @@ use super::task::Task;
 use super::{Answer, Broker, Errno};
 use crate::linux::net::channel::{Client, Control, Purpose, Refused, Said};
 use crate::policy::Closed;
-use crate::policy::endpoint::{Line, Value};
+use crate::policy::endpoint::{Line, Reach, Value, reach};
 use crate::policy::hosts::synthetic;
 use crate::trap::{Code, Denial, Kind, Operation, Reason, RuleRef, State, Trap};
 use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_protocol};
@@ -54,11 +54,14 @@ impl Broker {
         let (ip, port) = (to.ip().to_canonical(), to.port());
         let own = ip == Ipv4Addr::LOCALHOST && port == control.port()
             || ip == Ipv6Addr::LOCALHOST && Some(port) == control.port_of_six();
-        if own {
+        if own && self.endpoints.lists_hosts() {
             return Some((control, Purpose::Proxy));
         }
         let purpose = match self.endpoints.listed(ip, port) {
             Some(listed) => Some(Purpose::Address(to)).filter(|_| listed.is_open()),
+            None if reach(ip) != Reach::Outside && control.is_host(port) => {
+                Some(Purpose::Host(port))
+            }
             None if !self.answers_names() => None,
             None if synthetic(ip).is_some() => Some(Purpose::Address(to)),
             None => Some(Purpose::Names).filter(|_| port == NAMES),

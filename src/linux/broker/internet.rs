@@ -118,7 +118,7 @@ impl Task<'_> {
             self.note_asker(copy);
             return Ok(answer.into());
         }
-        if reach(to) == Reach::Unspecified && !own {
+        if reach(to) == Reach::Unspecified && !own && !self.is_of_container(copy) {
             // Every address of this host, as far as this run goes, is loopback.
             let any = loopback_of(copy, to.is_ipv6())?;
             return Ok(rustix::net::bind(copy, &SocketAddr::new(any, port)).into());
@@ -132,8 +132,12 @@ impl Task<'_> {
             let passage = self.broker.endpoints.internet(Use::Bind, own.ip(), own.port());
             return self.listen_if(passage, copy, own);
         }
-        // Bound elsewhere: because an answer said so, or by whoever gave it to the run.
-        if reach(own.ip()) == Reach::Outside {
+        // Bound elsewhere: because an answer said so, or by whoever gave it to the run. Or to every address of
+        // the container: what no bind(2) asked for is tied to loopback before it has a port.
+        let everywhere = || own.port() != 0 && self.is_of_container(copy);
+        if reach(own.ip()) == Reach::Outside
+            || reach(own.ip()) == Reach::Unspecified && everywhere()
+        {
             let passage = self.broker.endpoints.internet(Use::Bind, own.ip(), own.port());
             return self.listen_if(passage, copy, own);
         }
@@ -192,6 +196,12 @@ impl Task<'_> {
             Some(namespace) if namespace.has(socket) => Ok(true),
             Some(_) => Err(Errno::ACCESS),
         }
+    }
+
+    /// Whether `socket` is in the network namespace of the container: one that was given to it may not be.
+    fn is_of_container(&self, socket: &OwnedFd) -> bool {
+        let own = self.broker.own_network;
+        own.is_some_and(|own| socket::namespace_cookie(socket) == Ok(own))
     }
 
     /// Refuses every protocol but TCP: no other one is held to an address. Such a socket cannot be made

@@ -45,7 +45,7 @@ use super::sys::identity::Identity;
 use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Effect, Endpoints, Reason, Rule, Verdict};
 use crate::trap::Adviser;
-pub use guests::{Desk, Guest};
+pub use guests::{Desk, Given, Guest};
 use held::Held;
 pub use hosts::follow;
 pub use learn::Learner;
@@ -114,6 +114,9 @@ pub struct Config {
     pub endpoints: Endpoints,
     /// Where internet sockets are made, if the run has a network namespace.
     pub namespace: Option<Namespace>,
+    /// The network namespace of the container that the target is in, by its cookie: all addresses in there are the
+    /// container's own.
+    pub own_network: Option<u64>,
     /// The way to the domain proxy, if there is one.
     pub network: Option<Arc<Control>>,
     /// Denied files with more than one name, by device and inode.
@@ -146,6 +149,7 @@ pub struct Run {
     reads: bool,
     endpoints: Endpoints,
     namespace: Option<Namespace>,
+    own_network: Option<u64>,
     network: Option<Arc<Control>>,
     /// The sockets that were as good as the host at the launch, by device and inode.
     daemons: HashSet<(u64, u64)>,
@@ -239,6 +243,7 @@ impl Broker {
             reads: config.reads,
             endpoints,
             namespace: config.namespace,
+            own_network: config.own_network,
             network: config.network,
             daemons,
             linked: linked.collect(),

@@ -46,6 +46,8 @@ pub enum Purpose {
     Opened(SocketAddr),
     /// One to a name server.
     Names,
+    /// One to this port of the helper's loopback.
+    Host(u16),
 }
 
 /// A refusal, for the record.
@@ -96,19 +98,27 @@ pub struct Control {
     held: Vec<OwnedFd>,
     /// Their ports; 0 for none.
     ports: [u16; 2],
+    /// Ports of loopback that are those of the helper's, and not of the program's.
+    host: Vec<u16>,
     finished: AtomicBool,
 }
 
 impl Control {
-    /// An end over `socket`; the proxy, if there is one, listens on `held`.
-    pub fn new(socket: OwnedFd, held: Vec<OwnedFd>) -> Control {
+    /// An end over `socket`; the proxy, if there is one, listens on `held`, and leads to the ports `host` of its
+    /// own loopback.
+    pub fn new(socket: OwnedFd, held: Vec<OwnedFd>, host: Vec<u16>) -> Control {
         let mut ports = [0; 2];
         for name in held.iter().filter_map(|socket| getsockname(socket).ok()) {
             if let Ok(name) = SocketAddr::try_from(name) {
                 ports[usize::from(name.is_ipv6())] = name.port();
             }
         }
-        Control { socket, held, ports, finished: AtomicBool::new(false) }
+        Control { socket, held, ports, host, finished: AtomicBool::new(false) }
+    }
+
+    /// Whether this port of loopback is the one of the helper's.
+    pub fn is_host(&self, port: u16) -> bool {
+        self.host.contains(&port)
     }
 
     /// The proxy's port on 127.0.0.1; 0 without a proxy.

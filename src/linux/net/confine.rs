@@ -20,6 +20,8 @@ pub fn confine(keep: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files })?;
     // It writes no file, starts no program, and leaves no core.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    // No mount is kept in use.
+    rustix::process::chdir("/")?;
     let closed = helper::close_others(null.as_fd(), keep);
     // It is among those.
     std::mem::forget(null);

@@ -11,9 +11,10 @@ const OTHERS: [&str; 2] = ["ALL_PROXY", "all_proxy"];
 /// What needs none: this host, which is reached without, or not at all.
 const NONE: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// The environment `env` with what programs need to know of a proxy at `port` of 127.0.0.1. What it says about
-/// other proxies is replaced: connections go out by those all the same.
-pub fn with_proxy(mut env: Vec<OsString>, port: u16) -> Vec<OsString> {
+/// The environment `env` with what programs need to know of a proxy at `port` of 127.0.0.1, if there is one. What
+/// it says about other proxies is replaced: connections go out by those all the same.
+pub fn with_proxy(mut env: Vec<OsString>, port: Option<u16>) -> Vec<OsString> {
+    let Some(port) = port else { return env };
     let name = |variable: &OsString| {
         let bytes = variable.as_bytes();
         let end = bytes.iter().position(|byte| *byte == b'=').unwrap_or(bytes.len());
@@ -43,7 +44,7 @@ mod tests {
     #[test]
     fn what_is_said_of_proxies_is_replaced() {
         let env = ["HTTPS_PROXY=http://else:1", "A=https_proxy=x", "GIT_SSH_COMMAND=mine"];
-        let env = with_proxy(env.map(OsString::from).to_vec(), 7);
+        let env = with_proxy(env.map(OsString::from).to_vec(), Some(7));
         let has = |text: &str| env.contains(&text.into());
         assert!(has("HTTPS_PROXY=http://127.0.0.1:7") && has("all_proxy=http://127.0.0.1:7"));
         assert!(has("A=https_proxy=x") && has("GIT_SSH_COMMAND=mine"));
@@ -52,6 +53,6 @@ mod tests {
             env.iter().filter(|v| v.as_bytes().starts_with(b"GIT_SSH_COMMAND=")).count()
         };
         assert_eq!(ssh(&env), 1);
-        assert_eq!(ssh(&with_proxy(Vec::new(), 7)), 1);
+        assert_eq!(ssh(&with_proxy(Vec::new(), Some(7))), 1);
     }
 }

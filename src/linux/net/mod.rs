@@ -9,6 +9,7 @@
 
 pub mod channel;
 mod confine;
+pub mod container;
 pub mod environment;
 pub mod proxy;
 mod relay;
@@ -42,7 +43,8 @@ pub enum Role {
     Names,
 }
 
-/// What the domain proxy holds and works from.
+/// What the domain proxy holds and works from; by default, it opens nothing.
+#[derive(Default)]
 pub struct Domains {
     /// The lists of hosts.
     pub hosts: Hosts,
@@ -52,6 +54,8 @@ pub struct Domains {
     pub upstream: Upstream,
     /// Somebody can be asked about what the lists refuse.
     pub asks: bool,
+    /// Ports of this process's loopback that the broker may lead connections to.
+    pub ports: Vec<u16>,
 }
 
 impl Domains {
@@ -71,7 +75,8 @@ impl Domains {
         let upstream = Upstream::new(variable).map_err(|why| {
             Failure::new(Code::SandboxSetupFailed, format!("the proxy to go out by: {why}"))
         })?;
-        Ok(Domains { hosts, resolver: Resolver::of_host(), upstream, asks })
+        let resolver = Resolver::of_host();
+        Ok(Domains { hosts, resolver, upstream, asks, ports: Vec::new() })
     }
 }
 
@@ -114,7 +119,6 @@ pub struct Offer {
 
 /// The helper of a run. Dropping it ends the process.
 pub struct Network {
-    helper: helper::Helper,
     /// The other end of the helper's channel: it ends with this.
     control: Arc<Control>,
 }
@@ -135,11 +139,7 @@ impl Network {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(|errno| failed("socketpair", errno))?;
         rustix::io::ioctl_fionbio(&theirs, true).map_err(|errno| failed("ioctl", errno))?;
-        // Kept here as well: nobody else is to have such a port, whatever becomes of the helper.
-        let proxies = offers.iter().filter(|offer| offer.role == Role::Proxy);
-        let held: Result<Vec<OwnedFd>, Errno> =
-            proxies.map(|offer| rustix::io::fcntl_dupfd_cloexec(&offer.socket, 3)).collect();
-        let control = Control::new(ours, held.map_err(|errno| failed("dup", errno))?);
+        let control = Control::new(ours, held(&offers)?, Vec::new());
         let work = || {
             let sockets = offers.iter().map(|offer| offer.socket.as_fd());
             let others = [Some(theirs.as_fd()), maker.as_ref().map(AsFd::as_fd)];
@@ -149,19 +149,23 @@ impl Network {
                 let _ = serve::serve(offers, maker, domains, theirs);
             }
         };
-        let helper = helper::fork(c"network", work).map_err(|errno| failed("fork", errno))?;
-        Ok(Network { helper, control: Arc::new(control) })
+        helper::fork(c"network", helper::Life::Parent, work)
+            .map_err(|errno| failed("fork", errno))?;
+        Ok(Network { control: Arc::new(control) })
     }
 
     /// The launcher's end of the channel.
     pub fn control(&self) -> &Arc<Control> {
         &self.control
     }
+}
 
-    /// The helper's pid.
-    pub fn pid(&self) -> i32 {
-        self.helper.pid()
-    }
+/// Copies of the sockets that the proxy listens on, for the launcher: nobody else is to have such a port, whatever
+/// becomes of the helper.
+fn held(offers: &[Offer]) -> Result<Vec<OwnedFd>, Failure> {
+    let proxies = offers.iter().filter(|offer| offer.role == Role::Proxy);
+    let held = proxies.map(|offer| rustix::io::fcntl_dupfd_cloexec(&offer.socket, 3));
+    held.collect::<Result<_, Errno>>().map_err(|errno| failed("dup", errno))
 }
 
 impl Drop for Network {

@@ -3,17 +3,23 @@
 use super::{Errno, last_errno};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// A process that was made by [`fork`].
-pub struct Helper(i32);
+/// How long a helper lives at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// As long as the process that starts it.
+    Parent,
+    /// As long as it works.
+    Work,
+}
 
-/// Starts a process that does `work` and ends with it, or with this process, whichever is first.
+/// Starts a process that does `work` and ends with it.
 ///
 /// It has its own copy of this memory, so `work` may do what it likes.
 ///
 /// # Errors
 ///
 /// As fork(2); `EBUSY` in a process with threads: what they hold would stay held in the copy.
-pub fn fork(name: &std::ffi::CStr, work: impl FnOnce()) -> Result<Helper, Errno> {
+pub fn fork(name: &std::ffi::CStr, life: Life, work: impl FnOnce()) -> Result<(), Errno> {
     let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     if threads != 1 {
         return Err(Errno::BUSY);
@@ -25,10 +31,12 @@ pub fn fork(name: &std::ffi::CStr, work: impl FnOnce()) -> Result<Helper, Errno>
         match libc::fork() {
             -1 => Err(last_errno()),
             0 => {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                // A parent that died before is noticed here.
-                if libc::getppid() != parent {
-                    libc::_exit(0);
+                if life == Life::Parent {
+                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    // A parent that died before is noticed here.
+                    if libc::getppid() != parent {
+                        libc::_exit(0);
+                    }
                 }
                 libc::setsid();
                 libc::prctl(libc::PR_SET_NAME, name.as_ptr());
@@ -37,15 +45,8 @@ pub fn fork(name: &std::ffi::CStr, work: impl FnOnce()) -> Result<Helper, Errno>
                 // Without the exit handlers that it has from the launcher.
                 libc::_exit(0)
             }
-            pid => Ok(Helper(pid)),
+            _ => Ok(()),
         }
-    }
-}
-
-impl Helper {
-    /// Its pid.
-    pub fn pid(&self) -> i32 {
-        self.0
     }
 }
 

@@ -250,6 +250,7 @@ mod tests {
             resolver: Resolver::new("", "search a.example corp.example.\n"),
             upstream: Upstream::default(),
             asks: false,
+            ports: Vec::new(),
         };
         runtime
             .block_on(async { work(&Gate::new(domains, Arc::new(Channel::new(theirs).unwrap()))) })

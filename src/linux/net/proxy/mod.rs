@@ -69,6 +69,7 @@ pub struct Gate {
     /// Somebody may be asked about what the lists refuse.
     asks: bool,
     names: dns::Names,
+    ports: Vec<u16>,
     channel: Arc<Channel>,
     waiting: Arc<Waiting>,
 }
@@ -79,13 +80,14 @@ type Asking<'a> = (&'a mut TcpStream, &'a mut Vec<u8>);
 impl Gate {
     /// A gate that holds what `domains` say.
     pub fn new(domains: Domains, channel: Arc<Channel>) -> Gate {
-        let Domains { hosts, resolver, upstream, asks } = domains;
+        let Domains { hosts, resolver, upstream, asks, ports } = domains;
         Gate {
             hosts,
             resolver,
             upstream,
             asks,
             names: dns::Names::default(),
+            ports,
             channel,
             waiting: Arc::default(),
         }
@@ -143,6 +145,13 @@ impl Gate {
                 }
             }
             Purpose::Names => dns::serve_stream(&self, client).await,
+            Purpose::Host(port) => {
+                super::relay::reset(&client);
+                match self.ports.contains(&port) {
+                    true => super::relay::to_host(client, port).await,
+                    false => Ok(()),
+                }
+            }
         }
     }
 
