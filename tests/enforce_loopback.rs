@@ -273,6 +273,9 @@ fn any_address_is_bound_as_loopback() {
         if boxed.starts_with('[') && !have("any address of IPv6", &["ipv6"]) {
             continue;
         }
+        if ops == again && !have("listening after a connection", &["relisten"]) {
+            continue;
+        }
         let ops: Vec<String> = ops.iter().map(|op| op.replace("{port}", &port)).collect();
         let ops: Vec<&str> = ops.iter().map(String::as_str).collect();
         let run = without_namespaces(|| Bed::new(&[]).boxed(&local(), &ops));
@@ -390,25 +393,28 @@ fn a_proxy_is_reached_at_its_port_alone() {
     let to = |ip: &str, port: u16| {
         format!("do s=socket AF_INET SOCK_STREAM 0 ; connect $s in:{ip}:{port} # ; peer $s")
     };
-    let ops = [
+    let mut ops = vec![
         to("127.0.0.1", proxy),
         to("0.0.0.0", proxy),
         to("127.0.0.1", other),
         "do s=socket AF_INET SOCK_STREAM 0 ; bind $s in:127.0.0.1:0 #".to_owned(),
         "do s=socket AF_INET SOCK_STREAM 0 ; listen $s 1".to_owned(),
-        format!(
-            "do s=socket AF_INET SOCK_STREAM 0 ; connect $s in:127.0.0.1:{proxy} # ; connect $s family:0 16 ; listen $s 1"
-        ),
     ];
+    if have("listening after a connection", &["relisten"]) {
+        ops.push(format!(
+            "do s=socket AF_INET SOCK_STREAM 0 ; connect $s in:127.0.0.1:{proxy} # ; connect $s family:0 16 ; listen $s 1"
+        ));
+    }
     let ops: Vec<&str> = ops.iter().map(String::as_str).collect();
     let bed = Bed::new(&[]);
     let (run, bare) = (bed.boxed(&policy, &ops), Bed::new(&[]).bare(&ops));
     assert!(bare.lines.iter().all(|line| line.starts_with("ok")), "the control: {bare:?}");
     let reached = format!("ok 127.0.0.1:{proxy}");
-    let want = [&reached, &reached, "EACCES", "EACCES", "EACCES", "EACCES"];
-    assert_eq!(run.lines, want, "{}", run.stderr);
+    let denied = ops.len() - 2;
+    let want = [&*reached, &reached].into_iter().chain(std::iter::repeat_n("EACCES", denied));
+    assert_eq!(run.lines, want.collect::<Vec<_>>(), "{}", run.stderr);
     let grants: Vec<_> = run.traps.iter().map(|trap| trap["suggested_grant"].clone()).collect();
-    assert_eq!(grants, vec![json!({"allowLocalBinding": true}); 4]);
+    assert_eq!(grants, vec![json!({"allowLocalBinding": true}); denied]);
     assert_eq!(run.traps[0]["target"], format!("127.0.0.1:{other}"));
     for ip in outside_addresses().iter().filter(|ip| ip.is_ipv4()) {
         let there = TcpListener::bind((*ip, proxy)).expect("the same port");

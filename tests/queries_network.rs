@@ -315,7 +315,10 @@ fn a_socket_of_an_answered_call_goes_nowhere_else() {
             client.answer(&first, "allow");
             client.answer_all("deny");
         });
-        assert_eq!(lines[1..5], ["ok", "ok", "EACCES", "ok"]);
-        assert!(lines[5].starts_with("ok 127.0.0.1:"), "{lines:?}");
+        assert_eq!(lines[1..4], ["ok", "ok", "EACCES"]);
+        if have("listening after a connection", &["relisten"]) {
+            assert_eq!(lines[4], "ok");
+            assert!(lines[5].starts_with("ok 127.0.0.1:"), "{lines:?}");
+        }
     }
 }

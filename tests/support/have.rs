@@ -32,6 +32,14 @@ fn present(name: &str) -> bool {
                 && works(&["child int80 /dev/null 0 0"])
                 && !Bed::new(&[]).bare(&["child int80 /dev/null 0 0"]).last().contains("killed")
         }
+        // Some kernels never let a socket listen that has been connected.
+        "relisten" => {
+            let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a server");
+            let to = server.local_addr().expect("its address");
+            let (socket, connect) =
+                ("s=socket AF_INET SOCK_STREAM 0", format!("connect $s in:{to} #"));
+            works(&[socket, &connect, "connect $s family:0 16", "listen $s 1"])
+        }
         "userns" => works(&["clone CLONE_NEWUSER"]),
         "netns" => {
             works(&["unshare CLONE_NEWNET"]) || works(&["unshare CLONE_NEWUSER|CLONE_NEWNET"])

@@ -111,6 +111,9 @@ fn terminal(path: &str) {
     // SAFETY: plain calls on this process, which is about to exec.
     unsafe {
         check(libc::setsid());
+        // As a login has them. Who was started in the background by a shell ignores both.
+        libc::signal(libc::SIGINT, libc::SIG_DFL);
+        libc::signal(libc::SIGQUIT, libc::SIG_DFL);
         let file = std::fs::OpenOptions::new().read(true).write(true).open(path);
         let fd = file.unwrap_or_else(|e| fail(&format!("{path}: {e}"))).into_raw_fd();
         check(libc::ioctl(fd, libc::TIOCSCTTY, 0));
