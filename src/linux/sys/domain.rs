@@ -201,13 +201,18 @@ fn refuses_signal(pid: i32) -> bool {
     pid > 1 && unsafe { libc::kill(pid, 0) } != 0 && last_errno() == Errno::PERM
 }
 
-/// Closes every descriptor of a process that has its own table, but for two above the first three.
+/// Closes every descriptor of a process that has its own table, but for two above the first three. Where that is
+/// refused, the process ends: the other ends of what it waits for are among them, so it would wait for ever.
 pub(super) fn close_all_but(one: RawFd, other: RawFd) {
     let (low, high) = (one.min(other), one.max(other));
     for (from, to) in [(0, low - 1), (low + 1, high - 1), (high + 1, RawFd::MAX)] {
         if from <= to {
-            // SAFETY: by value, on a table that nobody else uses; it does not fail.
-            unsafe { libc::syscall(libc::SYS_close_range, from, to, 0) };
+            // SAFETY: by value, on a table that nobody else uses. The end is without the launcher's exit handlers.
+            unsafe {
+                if libc::syscall(libc::SYS_close_range, from, to, 0) != 0 {
+                    libc::_exit(1);
+                }
+            }
         }
     }
 }
