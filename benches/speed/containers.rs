@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use crate::contender::{Contender, unsuccessful};
 use crate::lab::Lab;
-use crate::measure::{Goal, Group, Lane, Row, Spec, Unit};
+use crate::measure::{Build, Goal, Group, Lane, Row, Spec, Unit};
 use crate::memory::sandbox_memory;
 use crate::sys;
 
@@ -58,10 +58,17 @@ pub fn without() -> Option<String> {
     Some(format!("no {missing}"))
 }
 
+fn alone(name: &'static str, build: Build) -> Spec {
+    Spec { name, beside: None, build }
+}
+
 /// What a whole container costs, and what it keeps. Must come last: the mount namespace of the bench is
 /// another one from here on.
-pub fn group() -> Group {
-    let alone = |name, build| Spec { name, beside: None, build };
+pub fn groups() -> [Group; 2] {
+    [whole(), resident()]
+}
+
+fn whole() -> Group {
     Group {
         rounds: 50,
         rival: Contender::Crun,
@@ -80,6 +87,16 @@ pub fn group() -> Group {
                     row(lab, POLICY, Bundle::Policy, wall, &[goal])
                 },
             },
+        ],
+    }
+}
+
+/// Few rounds: each waits until the launch is behind it, and they hardly differ.
+fn resident() -> Group {
+    Group {
+        rounds: 3,
+        rival: Contender::Crun,
+        specs: vec![
             alone(KEPT, |lab| row(lab, KEPT, Bundle::Sleep, kept, &[Goal::AtMost(0.0)])),
             alone(KEPT_POLICY, |lab| {
                 row(lab, KEPT_POLICY, Bundle::SleepPolicy, kept, &[Goal::AtMost(4e6)])

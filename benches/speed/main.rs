@@ -79,7 +79,8 @@ fn main() -> std::process::ExitCode {
 fn table(args: &args::Args) -> std::io::Result<std::process::ExitCode> {
     use std::process::ExitCode;
 
-    // The last one gives this process another mount namespace.
+    let [whole, resident] = containers::groups();
+    // The containers give this process another mount namespace.
     let groups = [
         launch::group(),
         loops::group(),
@@ -87,7 +88,8 @@ fn table(args: &args::Args) -> std::io::Result<std::process::ExitCode> {
         network::group(),
         workloads::group(),
         memory::group(),
-        containers::group(),
+        whole,
+        resident,
     ];
     if args.list {
         for spec in groups.iter().flat_map(|group| &group.specs) {
