@@ -4,8 +4,8 @@
 set -euo pipefail
 
 target=${CARGO_TARGET_DIR:-target}/macos
-# rustup's compiler of the same names may come first in PATH.
+# rustup has programs of the same names: first in PATH, and before PATH where cargo looks for clippy.
 for triple in aarch64-apple-darwin x86_64-apple-darwin; do
     env PATH=/usr/bin:/bin RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$target" \
-        cargo clippy --locked -Zbuild-std=std,panic_abort --target "$triple" -- -D warnings
+        cargo-clippy clippy --locked -Zbuild-std=std,panic_abort --target "$triple" -- -D warnings
 done
