@@ -1,36 +1,42 @@
 //! The direct launch: a program on the host's own root, under a policy.
 //!
 //! Everything that can fail or allocate happens before the new process exists; it only applies, see
-//! [`spawn::spawn`]. The order matters, and each constraint stands where it binds.
+//! [`spawn`](super::sys::spawn::spawn). The order matters, and each constraint stands where it binds.
+
+mod network;
+mod prepare;
+mod program;
 
 use super::broker::{self, Broker, Config, Desk, Given, Learner, Queries, Reporter};
 use super::filter::{self, Options};
 use super::limits::Ceilings;
-use super::namespace::Namespace;
 use super::net::container::Outside;
 use super::oom::Score;
 use super::supervise::{Ending, Signals};
 use super::sys::seccomp::Instruction;
-use super::sys::spawn::{self, CStrings, Launch, Step};
+use super::sys::spawn::{CStrings, Launch};
 use super::sys::{Errno, identity, probe, signals};
-use super::tmpdir::TemporaryDirectory;
 use super::{cgroup, host, inherited, landlock, namespace, net};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
 use crate::learn::Notes;
-use crate::plan::controls::{self, Guarded};
-use crate::plan::{self, HostSupport, Plan, SCOPED_ABI, Writing, mounts};
-use crate::policy::{
-    Access, Decider, Effect, Endpoints, Hosts, Origin, Pattern, ResolvedPolicy, Rule,
+use crate::plan::controls::Guarded;
+use crate::plan::{self, HostSupport, Plan, SCOPED_ABI, Writing};
+use crate::policy::{Access, Decider, Endpoints, ResolvedPolicy, Rule};
+use crate::trap::{Adviser, Code, Mechanism, Style};
+use network::{serve_network, told_of};
+pub(super) use prepare::make_temporary;
+use prepare::{Temporary, without_disks};
+pub use prepare::{add_mounts, refuse_shortfalls, with_temporary};
+use program::{
+    NotStarted, c_string, c_strings, launch_failure, look_up, no_broker_yet, setup, start,
+    start_served,
 };
-use crate::trap::{Adviser, Code, Mechanism, Style, errno};
-use rustix::fs::{FileType, Mode};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use std::ffi::{CString, OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Read};
+use rustix::fs::Mode;
+use std::ffi::OsString;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -346,191 +352,6 @@ fn raise_own_limits() {
     }
 }
 
-/// Why there is no program, or nobody to serve it.
-enum NotStarted {
-    Setup(Failure),
-    Step(Step, Errno),
-}
-
-/// Starts the program, and then the broker's first worker. Returns the program's pid.
-fn start(broker: Option<&Arc<Broker>>, program: &Launch<'_>) -> Result<i32, NotStarted> {
-    let started = spawn::spawn(program).map_err(|(step, errno)| NotStarted::Step(step, errno))?;
-    if let (Some(broker), Some(listener)) = (broker, started.listener) {
-        broker::serve(broker, listener).map_err(no_broker)?;
-    }
-    Ok(started.pid)
-}
-
-/// The same with a worker that is there before the program, and is told of the listener.
-fn start_served(broker: &Arc<Broker>, program: Launch<'_>) -> Result<i32, NotStarted> {
-    let (reader, writer) =
-        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| {
-            let message = format!("pipe: {}", io::Error::from(errno));
-            NotStarted::Setup(Failure::new(Code::SandboxSetupFailed, message))
-        })?;
-    broker::serve_announced(broker, reader).map_err(no_broker)?;
-    start(None, &Launch { announce: Some(writer.as_fd()), ..program })
-}
-
-fn no_broker(error: io::Error) -> NotStarted {
-    NotStarted::Setup(no_broker_yet(&error))
-}
-
-fn no_broker_yet(error: &io::Error) -> Failure {
-    Failure::setup(Mechanism::Seccomp, format!("cannot start the broker: {error}"))
-}
-
-/// Starts the helper for what the policy offers and for its lists of hosts, where there are such. With
-/// `asks`, what those refuse is asked about. The namespace is given back.
-fn serve_network(
-    plan: &Plan,
-    made: Option<namespace::Made>,
-    env: &[OsString],
-    asks: bool,
-) -> Result<(Option<Namespace>, Option<net::Network>), Failure> {
-    let (mut offers, mut maker) = (Vec::new(), None);
-    let namespace = match made {
-        Some(made) => {
-            offers = made.namespace.offers(&plan.policy.network)?;
-            let names = made.names.into_iter();
-            offers.extend(names.map(|socket| net::Offer { socket, role: net::Role::Names }));
-            maker = Some(made.maker).filter(|_| !plan.policy.network.expose.is_empty());
-            Some(made.namespace)
-        }
-        None => None,
-    };
-    let hosts = Hosts::new(&plan.policy.network).filter(|_| plan.broker && plan.network);
-    let domains = hosts.map(|hosts| net::Domains::new(hosts, env, asks)).transpose()?;
-    if domains.is_some() {
-        offers.extend(net::proxy_offers(|family| match &namespace {
-            Some(namespace) => namespace.socket(family, libc::SOCK_STREAM, libc::IPPROTO_TCP),
-            None => socket_with(
-                AddressFamily::from_raw(family as u16),
-                SocketType::STREAM,
-                SocketFlags::CLOEXEC,
-                None,
-            ),
-        })?);
-    }
-    if offers.is_empty() {
-        return Ok((namespace, None));
-    }
-    let network = net::Network::start(offers, maker, domains)?;
-    Ok((namespace, Some(network)))
-}
-
-/// The port of the proxy that programs are told of, if they are told of one.
-fn told_of(plan: &Plan, network: &net::Network) -> Option<u16> {
-    let policy = &plan.policy.network;
-    let told = policy.proxy_environment.as_ref().is_none_or(|told| told.value);
-    Some(network.control().port()).filter(|port| told && *port != 0 && policy.lists_hosts())
-}
-
-/// The private temporary directory; removed when dropped.
-struct Temporary(TemporaryDirectory);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        self.0.remove();
-    }
-}
-
-/// Adds what follows from what is mounted where: denials for the other names of what they deny, and
-/// around controls of the kernel.
-///
-/// # Errors
-///
-/// When the kernel does not say what is mounted.
-pub fn add_mounts(
-    policy: &mut ResolvedPolicy,
-    support: HostSupport,
-    which: Guarded,
-) -> Result<(), Failure> {
-    // What is allowed anyway is devices one by one.
-    if policy.rules.iter().all(|rule| rule.origin.is_built_in()) {
-        return Ok(());
-    }
-    // Its size is not told: read(2) without room for it would take many calls.
-    let mut mounts = Vec::with_capacity(16 << 10);
-    let read =
-        File::open("/proc/self/mountinfo").and_then(|mut file| file.read_to_end(&mut mounts));
-    read.map_err(|error| {
-        Failure::new(Code::SandboxSetupFailed, format!("cannot read /proc/self/mountinfo: {error}"))
-    })?;
-    let mounts = mounts::parse(&mounts);
-    let aliases = mounts::aliases(&policy.rules, &mounts);
-    policy.rules.extend(aliases);
-    // Inside another run there is nobody to open what is beside them: that run guards them.
-    if !support.nested {
-        controls::guard(&mut policy.rules, &mounts, which);
-    }
-    Ok(())
-}
-
-/// Adds that no disk may be read where anything may not be. A rule that names one re-opens it.
-fn without_disks(mut policy: ResolvedPolicy) -> ResolvedPolicy {
-    if policy.restricts_reading() {
-        policy.rules.extend(host::readable_disks().into_iter().map(|path| Rule {
-            access: Access::Read,
-            effect: Effect::Deny,
-            always: false,
-            text: path.clone(),
-            pattern: Pattern::Subtree(path),
-            origin: Origin::built_in("disks"),
-        }));
-    }
-    policy
-}
-
-pub(super) fn make_temporary(env: &[OsString]) -> Result<TemporaryDirectory, Failure> {
-    let own = env
-        .iter()
-        .find_map(|v| v.as_bytes().strip_prefix(b"TMPDIR="))
-        .and_then(|v| std::str::from_utf8(v).ok().filter(|path| path.starts_with('/')));
-    let parents = own.into_iter().chain(["/tmp", "/var/tmp", "/dev/shm"]);
-    TemporaryDirectory::make(parents).map_err(|errno| {
-        let message =
-            format!("cannot make a temporary directory in TMPDIR, /tmp or /var/tmp: {errno}");
-        Failure::new(Code::SandboxSetupFailed, message)
-    })
-}
-
-/// `env` with the run's temporary directory, where there is one.
-pub fn with_temporary(mut env: Vec<OsString>, path: Option<&str>) -> Vec<OsString> {
-    if let Some(path) = path {
-        env.retain(|variable| !variable.as_bytes().starts_with(b"TMPDIR="));
-        env.push(format!("TMPDIR={path}").into());
-    }
-    env
-}
-
-/// Refuses a plan with a shortfall that `accept` does not name.
-///
-/// # Errors
-///
-/// `POLICY_SHORTFALL` with the line of the policy, where one is about it.
-pub fn refuse_shortfalls(plan: &Plan, accept: &[String]) -> Result<(), Failure> {
-    let refused =
-        |s: &&plan::Shortfall| !(s.acceptable && accept.iter().any(|name| name == s.name));
-    let Some(shortfall) = plan.shortfalls.iter().find(refused) else {
-        return Ok(());
-    };
-    let mut message = shortfall.message.clone();
-    if shortfall.acceptable {
-        message.push_str(&format!(" (to run without it: --accept {})", shortfall.name));
-    }
-    let failure = Failure::new(Code::ShortfallRefused, message);
-    Err(match &shortfall.origin {
-        None => failure,
-        Some(origin) => Failure {
-            file: Some(origin.file.clone()),
-            line: Some(origin.line),
-            key: Some(origin.key.clone()),
-            ..failure
-        },
-    })
-}
-
 fn config(
     plan: &Plan,
     inherited: &[inherited::Inherited],
@@ -580,97 +401,4 @@ fn copies_descriptors(any: &impl std::os::fd::AsRawFd) -> bool {
 fn deny_rule<'a>(plan: &'a Plan, access: Access, path: &str) -> Option<&'a Rule> {
     let verdict = plan.decider.decide(access, path.as_bytes());
     verdict.rule().filter(|_| !verdict.is_allowed())
-}
-
-fn launch_failure(step: Step, errno: Errno, path: &OsStr) -> Error {
-    let name = errno::name(errno.raw_os_error());
-    let error = io::Error::from_raw_os_error(errno.raw_os_error());
-    let text = error.to_string();
-    let what = match step {
-        Step::Exec => {
-            let program = path.to_string_lossy().into_owned();
-            let message = crate::cli::tool::refused_by_kernel(&error);
-            return Error::Launch { program, errno: name, message };
-        }
-        Step::Directory => {
-            return Failure::new(
-                Code::LaunchFailed,
-                format!("cannot start in the directory: {text}"),
-            )
-            .into();
-        }
-        Step::Cgroup => {
-            return setup(Mechanism::Cgroup, "entering the cgroup of the run", errno).into();
-        }
-        Step::Clone => "clone",
-        Step::Limits => "setting limits of the process",
-        Step::Descriptors => "closing descriptors",
-        Step::Capabilities => "dropping capabilities",
-        Step::Landlock => {
-            return setup(Mechanism::Landlock, "restricting the program", errno).into();
-        }
-        Step::Seccomp if errno == Errno::BUSY => {
-            let message =
-                "an outer sandbox has a seccomp listener already, and there can be only one";
-            return Failure::setup(Mechanism::Seccomp, message).into();
-        }
-        Step::Seccomp => "installing the filter (Linux 5.19 or later is needed)",
-        Step::Announce => "announcing the listener",
-        Step::Profile => "installing the container's own filter",
-    };
-    setup(Mechanism::Seccomp, what, errno).into()
-}
-
-fn setup(mechanism: Mechanism, what: &str, errno: Errno) -> Failure {
-    let text = io::Error::from_raw_os_error(errno.raw_os_error());
-    Failure::setup(mechanism, format!("{what}: {text}"))
-}
-
-fn c_string(bytes: &[u8]) -> Result<CString, Failure> {
-    CString::new(bytes).map_err(|_| {
-        Failure::new(Code::LaunchFailed, "an argument or a variable contains a NUL character")
-    })
-}
-
-fn c_strings(strings: &[OsString]) -> Result<Vec<CString>, Failure> {
-    strings.iter().map(|s| c_string(s.as_bytes())).collect()
-}
-
-/// Finds the program as execvp(3) does in `cwd`: a name without a slash along `PATH`.
-///
-/// # Errors
-///
-/// ENOENT when it is nowhere, EACCES when what was found cannot be executed.
-fn look_up(program: &OsStr, env: &[OsString], cwd: &str) -> Result<OsString, Error> {
-    let name = program.as_bytes();
-    let fail = |errno: Errno| launch_failure(Step::Exec, errno, program);
-    if name.is_empty() {
-        return Err(fail(Errno::NOENT));
-    }
-    if name.contains(&b'/') {
-        return Ok(program.to_owned());
-    }
-    let path = env.iter().find_map(|variable| variable.as_bytes().strip_prefix(b"PATH="));
-    let mut last = Errno::NOENT;
-    // execvp(3)'s default where PATH is not set.
-    for directory in path.unwrap_or(b"/bin:/usr/bin").split(|&byte| byte == b':') {
-        let directory = if directory.is_empty() { b"." } else { directory };
-        let candidate = [directory, b"/", name].concat();
-        // The program starts there, not here.
-        let place = match candidate.starts_with(b"/") {
-            true => candidate.clone(),
-            false => [cwd.as_bytes(), b"/", &candidate].concat(),
-        };
-        match rustix::fs::access(place.as_slice(), rustix::fs::Access::EXEC_OK) {
-            Ok(()) if is_file(&place) => return Ok(OsString::from_vec(candidate)),
-            Ok(()) | Err(Errno::ACCESS) => last = Errno::ACCESS,
-            Err(_) => {}
-        }
-    }
-    Err(fail(last))
-}
-
-fn is_file(path: &[u8]) -> bool {
-    rustix::fs::stat(path)
-        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
