@@ -9,7 +9,7 @@ use super::direct::Made;
 use super::due::{Due, ERESTARTSYS};
 use super::task::Task;
 use super::{Answer, Broker, handle, helpers};
-use crate::linux::sys::{Errno, context, identity, seccomp, signals, spawn};
+use crate::linux::sys::{Errno, context, identity, seccomp, signals, slice, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -199,6 +199,8 @@ fn add_worker(broker: &Arc<Broker>) {
 /// Makes the calling thread, one of [`start`], fit to act for targets.
 pub fn prepare(broker: &Broker, slot: &Slot) {
     slot.tid.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Release);
+    // A signal interrupts a call that is not received yet, and the target is asleep meanwhile.
+    slice::shorten();
     // No more capabilities than it needs.
     let ready = identity::keep_capabilities().is_ok()
         && identity::set_capabilities(broker.own_capabilities, broker.own_capabilities).is_ok();

@@ -18,6 +18,7 @@ pub mod probe;
 pub mod route;
 pub mod seccomp;
 pub mod signals;
+pub mod slice;
 pub mod socket;
 pub mod spawn;
 
