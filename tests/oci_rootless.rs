@@ -4,6 +4,7 @@
 mod support;
 
 use serde_json::json;
+use std::process::Stdio;
 use support::LANDSTRIP;
 use support::container::{Bundle, Ended};
 use support::have::have;
@@ -44,6 +45,45 @@ fn an_ordinary_user_runs_a_bundle() {
     let ended = bundle.probe(&["getuid", "openat AT_FDCWD \"/new O_WRONLY|O_CREAT 0600"]);
     assert!(ended.last().starts_with("ok"), "{ended:?}");
     assert!(bundle.inside("new").exists());
+}
+
+/// The kernel lets an ordinary user look at no launcher, which hands its namespaces over instead: to a command that
+/// it serves, and to one of other capabilities, which has a launcher of its own.
+#[test]
+fn an_ordinary_user_executes_commands_under_a_policy() {
+    let Some(mut bundle) = bundle("exec") else { return };
+    let create = |path: &str| format!("openat AT_FDCWD \"{path} O_WRONLY|O_CREAT 0600");
+    let (inside, outside) = (create("/ws/new"), create("/new"));
+    let ops = ["getuid", inside.as_str(), "unlink \"/ws/new", &outside];
+    for name in ["ws", "tmp"] {
+        std::fs::create_dir(bundle.inside(name)).expect("a directory");
+        std::os::unix::fs::chown(bundle.inside(name), bundle.user, bundle.user).expect("an owner");
+    }
+    let directory = bundle.path("").to_str().expect("a path").to_owned();
+    for fenced in [false, true] {
+        if fenced {
+            bundle.spec["annotations"] =
+                json!({"dev.landstrip.policy": r#"{"filesystem": {"allowWrite": ["/ws"]}}"#});
+        }
+        let id = bundle.id();
+        bundle.write(&["/probe", "await"]);
+        let mut run = bundle.command(&["run", "--detach", "--bundle", &directory, &id]);
+        let run = run.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut run = run.expect("timeout(1)");
+        // The program ends with this.
+        let input = run.stdin.take();
+        assert!(run.wait().is_ok_and(|status| status.success()));
+        for options in [&[][..], &["--cap", "CAP_NET_ADMIN"]] {
+            let words = [&["exec"], options, &[id.as_str(), "/probe"], &ops].concat();
+            let ended = bundle.runtime(&words);
+            let lines: Vec<_> = ended.stdout.lines().collect();
+            assert_eq!(lines.len(), 4, "{options:?} {ended:?}");
+            assert!(lines[1].starts_with("ok") && lines[2] == "ok", "{options:?} {ended:?}");
+            assert_eq!(lines[3] == "EACCES", fenced, "{options:?} {ended:?}");
+        }
+        drop(input);
+        assert_eq!(bundle.runtime(&["delete", "--force", &id]).code, Some(0));
+    }
 }
 
 /// Answers as Docker's default profile: clone3(2) is not there, and no user namespace is made.

@@ -19,4 +19,4 @@ mod supervise;
 pub mod sys;
 mod tmpdir;
 
-pub use broker::Guest;
+pub use broker::{Guest, NAMESPACES, namespaces};

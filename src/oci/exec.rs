@@ -232,7 +232,12 @@ pub fn exec(
 
     let (ours, theirs) = Channel::pair()?;
     let kinds = record.namespaces;
-    let Some(made) = follow(&leader, kinds, &ours, &theirs)? else {
+    let given = || {
+        let desk = if served { Door::knock(container.dir(), EXEC)? } else { None };
+        let given = desk.map(crate::linux::namespaces).transpose();
+        given.map_err(|message| Error::new(format!("policy: {message}")))
+    };
+    let Some(made) = follow(&leader, kinds, &given, &ours, &theirs)? else {
         drop(ours);
         let job = Job {
             program: &program,

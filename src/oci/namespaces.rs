@@ -16,6 +16,7 @@ use rustix::thread::{
 use super::channel::{Channel, Tag};
 use super::sys::process::{self, Process};
 use super::{Context, Error, Result};
+use crate::linux::NAMESPACES;
 
 /// What is asked for.
 pub struct Namespaces {
@@ -276,7 +277,9 @@ fn through_another(
 }
 
 /// Makes a process in the namespaces of another (`kinds`, as `CLONE_NEW*`), returned as by
-/// [`Namespaces::spawn`].
+/// [`Namespaces::spawn`]. What the other one gives of [`NAMESPACES`] is asked for by `given` where it may not be looked
+/// at: by an ordinary user, a launcher, which belongs to the user namespace that its program was executed
+/// in, the host's (ptrace(2), "access mode checking").
 ///
 /// # Errors
 ///
@@ -284,6 +287,7 @@ fn through_another(
 pub fn follow(
     leader: &OwnedFd,
     kinds: u64,
+    given: &dyn Fn() -> Result<Option<Vec<OwnedFd>>>,
     ours: &Channel,
     theirs: &Channel,
 ) -> Result<Option<Process>> {
@@ -301,12 +305,27 @@ pub fn follow(
             // What the host owns can be joined before the user namespace is, what it owns after.
             match enter(kinds & !user) {
                 Ok(()) => enter(user).context("user namespace of the container")?,
-                Err(Errno::PERM) => enter(kinds).context("namespaces of the container")?,
+                Err(Errno::PERM) => match enter(kinds) {
+                    Err(Errno::PERM) => match given()? {
+                        Some(given) => enter_given(kinds, &given),
+                        None => Err(Errno::PERM),
+                    },
+                    result => result,
+                }
+                .context("namespaces of the container")?,
                 Err(errno) => return Err(errno).context("namespaces of the container"),
             }
         }
         process::fork(libc::CLONE_PARENT as u64, None).context("fork")
     })
+}
+
+fn enter_given(kinds: u64, given: &[OwnedFd]) -> std::result::Result<(), Errno> {
+    let asked = given.iter().zip(NAMESPACES).filter(|(_, (_, kind))| kinds & *kind as u64 != 0);
+    for (file, _) in asked {
+        move_into_link_name_space(file.as_fd(), None)?;
+    }
+    Ok(())
 }
 
 fn time_offsets(spec: &Spec) -> Result<()> {

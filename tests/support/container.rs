@@ -129,11 +129,38 @@ impl Bundle {
 
     /// Runs a program in it, and waits for the end.
     pub fn run(&self, words: &[&str]) -> Ended {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
+        self.write(words);
+        let id = self.id();
+        let bundle = self.dir.path().to_str().expect("a path");
+        self.runtime(&[&["run"], &self.options[..], &["--bundle", bundle, &id]].concat())
+    }
+
+    /// Writes the document, for a program.
+    pub fn write(&self, words: &[&str]) {
         let mut spec = self.spec.clone();
         spec["process"]["args"] = json!(words);
         std::fs::write(self.path("config.json"), spec.to_string()).expect("a document");
-        let id = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    }
+
+    /// A name for a container.
+    pub fn id(&self) -> String {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Calls the runtime, and waits for its end.
+    pub fn runtime(&self, words: &[&str]) -> Ended {
+        let output = self.command(words).output().expect("timeout(1)");
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        Ended {
+            code: output.status.code(),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
+    }
+
+    /// The runtime, with these words.
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=2", "30"]);
         if let Some(before) = &self.before {
@@ -147,14 +174,8 @@ impl Bundle {
         }
         command.args(&self.wrapper).arg(runtime());
         command.arg("--root").arg(self.path("state")).args(["--cgroup-manager", "disabled"]);
-        command.arg("run").args(&self.options).arg("--bundle").arg(self.dir.path()).arg(id);
-        let output = command.output().expect("timeout(1)");
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        Ended {
-            code: output.status.code(),
-            stdout: text(&output.stdout),
-            stderr: text(&output.stderr),
-        }
+        command.args(words);
+        command
     }
 
     /// The names in `outside`.

@@ -17,6 +17,7 @@ use crate::linux::sys::seccomp::{self, Instruction};
 use crate::linux::sys::{self, identity};
 use crate::linux::tmpdir;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, accept_with, recvmsg, sendmsg,
@@ -31,8 +32,20 @@ use std::time::Duration;
 
 /// The longest message: the filter, and a path.
 const LONGEST: usize = 64 * 1024;
-/// The listener, and the standard streams.
-const FDS: usize = 4;
+/// The namespaces that a guest can enter, as files of `/proc/PID/ns` and as `CLONE_NEW*`, in an order that it may: the
+/// one of users first, which owns the others where an ordinary user made them.
+pub const NAMESPACES: [(&str, libc::c_int); 8] = [
+    ("user", libc::CLONE_NEWUSER),
+    ("mnt", libc::CLONE_NEWNS),
+    ("pid", libc::CLONE_NEWPID),
+    ("net", libc::CLONE_NEWNET),
+    ("ipc", libc::CLONE_NEWIPC),
+    ("uts", libc::CLONE_NEWUTS),
+    ("cgroup", libc::CLONE_NEWCGROUP),
+    ("time", libc::CLONE_NEWTIME),
+];
+/// The most descriptors in a message: a ruleset and namespaces.
+const FDS: usize = 1 + NAMESPACES.len();
 /// How long a guest waits to be received.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked whether the threads of a guest that left are gone.
@@ -106,7 +119,7 @@ impl Desk {
                 guests.extend(self.receive(host, guest));
             }
             if knocks {
-                match self.greet() {
+                match self.greet(host) {
                     Ok(guest) => waiting.extend(guest),
                     // Nothing is left to receive anybody with: until somebody leaves, others wait.
                     Err(_) => thread::sleep(Duration::from_millis(20)),
@@ -116,13 +129,20 @@ impl Desk {
     }
 
     /// Lets somebody in, and gives what a guest needs; `None` who left meanwhile.
-    fn greet(&self) -> Result<Option<OwnedFd>, Errno> {
+    fn greet(&self, host: &Broker) -> Result<Option<OwnedFd>, Errno> {
         let guest = accept_with(&self.door, SocketFlags::CLOEXEC)?;
+        let namespace = |(name, _)| {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            openat(&host.proc, format!("self/ns/{name}"), flags, Mode::empty()).ok()
+        };
+        // As many as the kernel has.
+        let namespaces: Vec<OwnedFd> = NAMESPACES.into_iter().map_while(namespace).collect();
         let mut content = (self.filter.len() as u32).to_ne_bytes().to_vec();
         content.extend(self.filter.iter().flat_map(to_bytes));
         content.extend(self.given.proxy.unwrap_or(0).to_ne_bytes());
         content.extend(self.given.temporary.iter().flat_map(|path| path.bytes()));
-        let sent = send(guest.as_fd(), &content, &[self.ruleset.as_fd()]);
+        let fds = std::iter::once(&self.ruleset).chain(&namespaces);
+        let sent = send(guest.as_fd(), &content, &fds.map(AsFd::as_fd).collect::<Vec<_>>());
         Ok(sent.is_ok().then_some(guest))
     }
 
@@ -197,7 +217,18 @@ impl Broker {
     }
 }
 
-/// A process that becomes a guest: its connection to a `Desk`.
+/// The namespaces of the launcher at `desk`: [`NAMESPACES`], as many as the kernel has.
+///
+/// # Errors
+///
+/// What the launcher did not do.
+pub fn namespaces(desk: OwnedFd) -> Result<Vec<OwnedFd>, String> {
+    let (_, mut fds) = hear(desk.as_fd())?;
+    fds.drain(..1.min(fds.len()));
+    Ok(fds)
+}
+
+/// A process that becomes a guest: its connection to a [`Desk`].
 pub struct Guest(OwnedFd);
 
 impl Guest {
@@ -215,15 +246,7 @@ impl Guest {
     /// What went wrong: then this process may be restricted already, and must end.
     pub fn enter(self, keep: u64, profile: bool) -> Result<Given, String> {
         let failed = |what: &'static str| move |errno: Errno| format!("{what}: {errno}");
-        let silent = |errno| match errno {
-            Errno::AGAIN => format!("the launcher did not answer in {} s", PATIENCE.as_secs()),
-            Errno::CONNRESET => "the launcher ended".to_owned(),
-            errno => format!("the launcher: {errno}"),
-        };
-        let timeout = rustix::net::sockopt::Timeout::Recv;
-        rustix::net::sockopt::set_socket_timeout(&self.0, timeout, Some(PATIENCE))
-            .map_err(failed("setsockopt"))?;
-        let (content, fds) = receive(self.0.as_fd()).map_err(silent)?;
+        let (content, fds) = hear(self.0.as_fd())?;
         let ruleset = fds.into_iter().next();
         let (Some(ruleset), Some((filter, given))) = (ruleset, parse(&content)) else {
             return Err("the launcher makes no sense".to_owned());
@@ -248,6 +271,22 @@ impl Guest {
         drop(listener);
         let (answer, _) = receive(self.0.as_fd()).map_err(silent)?;
         if answer.is_empty() { Ok(given) } else { Err(String::from_utf8_lossy(&answer).into()) }
+    }
+}
+
+/// What the launcher says first, and what comes with it.
+fn hear(desk: BorrowedFd<'_>) -> Result<(Vec<u8>, Vec<OwnedFd>), String> {
+    let timeout = rustix::net::sockopt::Timeout::Recv;
+    rustix::net::sockopt::set_socket_timeout(desk, timeout, Some(PATIENCE))
+        .map_err(|errno| format!("setsockopt: {errno}"))?;
+    receive(desk).map_err(silent)
+}
+
+fn silent(errno: Errno) -> String {
+    match errno {
+        Errno::AGAIN => format!("the launcher did not answer in {} s", PATIENCE.as_secs()),
+        Errno::CONNRESET => "the launcher ended".to_owned(),
+        errno => format!("the launcher: {errno}"),
     }
 }
 

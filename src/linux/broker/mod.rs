@@ -45,7 +45,7 @@ use super::sys::identity::Identity;
 use super::sys::{Errno, seccomp};
 use crate::policy::{Access, Decider, Effect, Endpoints, Reason, Rule, Verdict};
 use crate::trap::Adviser;
-pub use guests::{Desk, Given, Guest};
+pub use guests::{Desk, Given, Guest, NAMESPACES, namespaces};
 use held::Held;
 pub use hosts::follow;
 pub use learn::Learner;
