@@ -22,6 +22,7 @@
 //! them as the system does, and the direct form hands them on unchanged; a bundle that could not say
 //! them is refused when it is made, rather than holding something similar.
 
+pub mod appcontainer;
 mod check;
 pub mod container;
 pub mod seatbelt;

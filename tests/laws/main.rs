@@ -1,6 +1,7 @@
 //! Laws of the policy engine, on random policies, trees and paths.
 
 mod addresses;
+mod appcontainer;
 mod arbitrary;
 mod globs;
 mod hosts;
