@@ -228,7 +228,7 @@ pub fn namespaces(desk: OwnedFd) -> Result<Vec<OwnedFd>, String> {
     Ok(fds)
 }
 
-/// A process that becomes a guest: its connection to a [`Desk`].
+/// A process that becomes a guest: its connection to a desk.
 pub struct Guest(OwnedFd);
 
 impl Guest {
