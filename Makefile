@@ -16,7 +16,7 @@ BIN = $(OUT)/landstrip
 PACKED := -C link-arg=-Wl,-z,pack-relative-relocs
 SHARE := $(TARGET)/share
 
-.PHONY: help run build check check-macos test integration fuzz bench man schema install
+.PHONY: help run build check check-macos check-windows test integration fuzz bench man schema install
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 13
@@ -41,6 +41,10 @@ check: ## Check format, lints, documentation, licences and sources
 check-macos: ## Compile and lint for macOS (on Debian, which has the sources of the standard library)
 	@tools/deps.sh $(MACOS_PACKAGES)
 	@tools/check-macos.sh
+
+check-windows: ## Compile, lint and link for Windows (on Debian, likewise)
+	@tools/deps.sh $(WINDOWS_PACKAGES)
+	@tools/check-windows.sh
 
 test: ## Set up, and run every test (as root: again as an ordinary user)
 	@tools/deps.sh $(TEST_PACKAGES)

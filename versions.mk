@@ -3,7 +3,7 @@
 CARGO_DENY_VERSION := 0.20.2
 
 # Debian packages: to build (a linker and static glibc), to test, to test with engines, to compare speed with, to
-# check for macOS with.
+# check for macOS and for Windows with.
 BUILD_PACKAGES := gcc libc6-dev
 TEST_PACKAGES := $(BUILD_PACKAGES) acl attr bash busybox-static crun curl git iproute2 netcat-openbsd openssh-client \
     openssl procps python3 python3-grpcio runc strace uidmap util-linux
@@ -11,3 +11,4 @@ ENGINE_PACKAGES := $(BUILD_PACKAGES) buildah busybox-static catatonit conmon con
     netavark podman python3-grpcio python3-yaml runc slirp4netns uidmap util-linux
 BENCH_PACKAGES := $(BUILD_PACKAGES) bubblewrap busybox-static crun git golang-github-containers-common grep runc
 MACOS_PACKAGES := $(BUILD_PACKAGES) cargo-web rust-web-clippy rust-web-src rustc-web
+WINDOWS_PACKAGES := $(MACOS_PACKAGES) gcc-mingw-w64-x86-64

@@ -14,3 +14,5 @@ pub mod oci;
 pub mod plan;
 pub mod policy;
 pub mod trap;
+#[cfg(windows)]
+pub mod windows;

@@ -420,6 +420,7 @@ fn not_a_bundle(path: &Path) -> String {
 }
 
 /// Reads the number of a descriptor that is not one of the standard streams.
+#[cfg(unix)]
 fn descriptor(text: &str) -> Result<i32, String> {
     match text.parse() {
         Ok(fd) if fd > 2 => Ok(fd),

@@ -53,13 +53,17 @@ pub fn doctor(args: &DoctorArgs) -> Result<u8, Error> {
     Ok(u8::from(!report.healthy))
 }
 
-/// Says that there is nothing to try on this platform yet.
+/// Prints the report; the exit code is 1 where the sandbox does not hold.
 ///
 /// # Errors
 ///
-/// `PLATFORM_UNSUPPORTED`, always.
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-pub fn doctor(_: &DoctorArgs) -> Result<u8, Error> {
-    let message = "`doctor` is not available on this platform";
-    Err(super::Failure::new(crate::trap::Code::PlatformUnsupported, message).into())
+/// An error when standard output cannot be written.
+#[cfg(windows)]
+pub fn doctor(args: &DoctorArgs) -> Result<u8, Error> {
+    let report = crate::windows::doctor::examine();
+    super::output::document(args.output.format, &report, || {
+        let word = if report.healthy { "healthy" } else { "unhealthy" };
+        format!("landstrip {}, Windows\n{}\n{word}\n", report.version, report.message)
+    })?;
+    Ok(u8::from(!report.healthy))
 }

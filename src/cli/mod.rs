@@ -45,7 +45,7 @@ use container::args::{
 use crate::linux::host::HostView as HostFiles;
 pub use error::{Error, Failure};
 pub use load::{MAX_BYTES, Source, format_of, load};
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 pub(crate) use run::environment;
 #[cfg(target_os = "linux")]
 pub use trapfd::TrapFd;
@@ -57,7 +57,7 @@ use {crate::trap::Sink, args::What};
 pub type TrapFd = std::convert::Infallible;
 
 #[cfg(not(target_os = "linux"))]
-use view::HostFiles;
+pub(crate) use view::HostFiles;
 
 /// The name that the program goes by where its own cannot be told.
 const NAME: &str = "landstrip";
@@ -188,7 +188,6 @@ fn hint(error: &clap::Error, line: &[OsString]) -> Option<String> {
 
 fn dispatch(args: Args, line: &[OsString]) -> u8 {
     let Args { global, command } = args;
-    #[cfg(target_os = "linux")]
     if !matches!(command, Command::Run(_) | Command::Container(_))
         && let Err(error) = nothing_before(&global)
     {
@@ -256,7 +255,10 @@ fn run(global: &GlobalArgs, args: &RunArgs, line: &[OsString]) -> u8 {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn run(_: &GlobalArgs, args: &RunArgs, _: &[OsString]) -> u8 {
+fn run(global: &GlobalArgs, args: &RunArgs, _: &[OsString]) -> u8 {
+    if let Err(error) = nothing_before(global) {
+        return finish(Err(error));
+    }
     #[cfg(unix)]
     if args.trap_fd.is_some() || !args.inherit.is_empty() {
         let message = "--trap-fd and --inherit are not available on this platform";
@@ -266,7 +268,6 @@ fn run(_: &GlobalArgs, args: &RunArgs, _: &[OsString]) -> u8 {
 }
 
 /// What stands before the command is for containers: elsewhere a policy there would be ignored.
-#[cfg(target_os = "linux")]
 fn nothing_before(global: &GlobalArgs) -> Result<(), Error> {
     let given = [
         ("--policy", !global.policy.is_empty(), "put it after the command"),
@@ -303,6 +304,18 @@ fn report(trap: &Trap) {
         Style::Json => trap.json_line(SystemTime::now(), State::Info, 0),
     };
     let _nowhere_to_report = io::stderr().write_all(line.as_bytes());
+}
+
+/// Tells of something that went wrong beside the run.
+#[cfg(windows)]
+pub(crate) fn warn(failure: Failure) {
+    report(&Error::from(failure).into_trap());
+}
+
+/// Tells of a ceiling that the run has reached.
+#[cfg(windows)]
+pub(crate) fn limit(reached: &crate::trap::LimitReached) {
+    report(&Trap::Limit(reached.clone()));
 }
 
 /// How to write on standard error: text where a person reads, else JSON.

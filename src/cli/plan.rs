@@ -24,14 +24,14 @@ pub fn check(policy: ResolvedPolicy, accept: &[String]) -> Result<(), Failure> {
     crate::macos::refuse(&policy, accept)
 }
 
-/// This platform has no plan to check against yet.
+/// Refuses a policy that this platform cannot enforce.
 ///
 /// # Errors
 ///
-/// None.
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-pub fn check(_: ResolvedPolicy, _: &[String]) -> Result<(), Failure> {
-    Ok(())
+/// The first shortfall that `accept` does not name.
+#[cfg(windows)]
+pub fn check(policy: ResolvedPolicy, accept: &[String]) -> Result<(), Failure> {
+    crate::windows::refuse(&crate::windows::plan(&policy), accept)
 }
 
 /// Prints the plan; exit code 1 where a shortfall refuses.
@@ -61,15 +61,19 @@ pub fn print(policy: ResolvedPolicy, args: &PlanArgs) -> Result<u8, Error> {
     Ok(u8::from(refused.is_some()))
 }
 
-/// Says that this platform has no plan.
+/// Prints what an AppContainer would be granted; exit code 1 where a shortfall refuses.
 ///
 /// # Errors
 ///
-/// `PLATFORM_UNSUPPORTED`, always.
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-pub fn print(_: ResolvedPolicy, _: &PlanArgs) -> Result<u8, Error> {
-    let message = "`policy plan` is not available on this platform";
-    Err(Failure::new(crate::trap::Code::PlatformUnsupported, message).into())
+/// An error when standard output cannot be written.
+#[cfg(windows)]
+pub fn print(policy: ResolvedPolicy, args: &PlanArgs) -> Result<u8, Error> {
+    let plan = crate::windows::plan(&policy);
+    let refused = crate::windows::refuse(&plan, &args.accept).err().map(|failure| failure.message);
+    let report =
+        serde_json::json!({ "runs": refused.is_none(), "shortfall": refused, "plan": plan });
+    super::output::document(args.inspect.output.format, &report, || format!("{report:#}\n"))?;
+    Ok(u8::from(refused.is_some()))
 }
 
 #[cfg(target_os = "linux")]

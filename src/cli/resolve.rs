@@ -26,6 +26,9 @@ impl From<PolicyError> for Error {
     }
 }
 
+/// The variable that names the home directory.
+const HOME: &str = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+
 /// The sockets that are as good as the host, by the environment of this process.
 pub fn daemons() -> Daemons {
     let variables: Vec<(String, String)> = env::vars_os()
@@ -62,14 +65,38 @@ pub fn start_directory(args: &PolicyArgs) -> Result<String, Error> {
             )
         })?,
     };
-    utf8(path).map_err(|path| {
-        let message = format!("the start directory is not UTF-8: {}", path.display());
+    place(path).map_err(|path| {
+        let message = format!("the start directory has no path in a policy: {}", path.display());
         Failure::new(Code::PolicyIoFailed, message).into()
     })
 }
 
 fn utf8(path: PathBuf) -> Result<String, PathBuf> {
     path.into_os_string().into_string().map_err(PathBuf::from)
+}
+
+/// A path of the system as policies have it.
+#[cfg(not(windows))]
+fn place(path: PathBuf) -> Result<String, PathBuf> {
+    utf8(path)
+}
+
+/// A path of the system as policies have it.
+#[cfg(windows)]
+fn place(path: PathBuf) -> Result<String, PathBuf> {
+    path.to_str().and_then(crate::lower::appcontainer::path::internal).ok_or(path)
+}
+
+/// A path of a policy as the system has it.
+#[cfg(not(windows))]
+fn native(path: &str) -> PathBuf {
+    path.into()
+}
+
+/// A path of a policy as the system has it.
+#[cfg(windows)]
+fn native(path: &str) -> PathBuf {
+    crate::lower::appcontainer::path::shown(path).unwrap_or_else(|| path.to_owned()).into()
 }
 
 /// What decides how a policy is read beside its text.
@@ -98,7 +125,7 @@ impl Environment {
     }
 
     fn with(get: impl Fn(&str) -> Option<OsString>) -> Environment {
-        let home = get("HOME").and_then(|home| home.into_string().ok());
+        let home = get(HOME).and_then(|home| place(home.into()).ok());
         Environment {
             home: home.filter(|home| home.starts_with('/')),
             path: get("PATH").unwrap_or_else(|| tool::DEFAULT_PATH.into()),
@@ -151,8 +178,16 @@ pub fn resolved_from(
     }
 }
 
+#[cfg(not(windows))]
 fn parse(source: &Source) -> Result<policy::Document, PolicyError> {
     policy::parse(&source.name, &source.bytes, source.format)
+}
+
+#[cfg(windows)]
+fn parse(source: &Source) -> Result<policy::Document, PolicyError> {
+    let mut document = policy::parse(&source.name, &source.bytes, source.format)?;
+    crate::lower::appcontainer::path::rewrite(&mut document)?;
+    Ok(document)
 }
 
 /// A resolved policy, tightened by the one that is attached to `program`.
@@ -167,7 +202,7 @@ pub fn tightened(
     environment: &Environment,
     view: &dyn FsView,
 ) -> Result<ResolvedPolicy, Error> {
-    let Some(source) = tool::policy(program, &environment.path, base.cwd.as_ref())? else {
+    let Some(source) = tool::policy(program, &environment.path, &native(&base.cwd))? else {
         return Ok(base);
     };
     let cwd = base.cwd.clone();

@@ -1,22 +1,23 @@
 //! `run`: a program, or a bundle, under a policy.
 
+use std::ffi::OsString;
+
 use super::TrapFd;
 use super::args::{RunArgs, What};
 use super::error::{Error, Failure};
 use crate::trap::Code;
 
 #[cfg(target_os = "linux")]
-pub use linux::{environment, identity, of_command, run};
+pub use linux::{identity, of_command, run};
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::ffi::OsString;
     use std::path::Path;
     use std::time::Duration;
 
     use super::super::args::PolicyArgs;
     use super::super::{HostFiles, bundle, resolve, stderr_style};
-    use super::{Code, Error, Failure, RunArgs, TrapFd, What};
+    use super::{Code, Error, Failure, OsString, RunArgs, TrapFd, What, environment};
     use crate::linux::{host, launch};
     use crate::lower::{Identity, Run};
 
@@ -68,16 +69,6 @@ mod linux {
         Ok(Run { args: command.to_vec(), env: environment(), policy, accept: accept.to_vec() })
     }
 
-    /// The environment of this process, as `NAME=value`.
-    pub fn environment() -> Vec<OsString> {
-        let variable = |(mut name, value): (OsString, OsString)| {
-            name.push("=");
-            name.push(value);
-            name
-        };
-        std::env::vars_os().map(variable).collect()
-    }
-
     /// What the bundle in `dir` says. The policy that is attached to the program is applied here as
     /// well: it may be newer than the bundle, and a bundle need not come from `spec`.
     fn of_bundle(dir: &Path, accept: &[String]) -> Result<Run, Error> {
@@ -107,8 +98,24 @@ mod linux {
 /// An error when the program did not run.
 #[cfg(target_os = "macos")]
 pub fn run(args: &RunArgs, what: What<'_>, _: Option<&TrapFd>) -> Result<u8, Error> {
-    use crate::lower::Run;
+    crate::macos::launch::run(of_command(args, &what)?)
+}
 
+/// Runs it and returns its exit code. One that does not fit, as the number of an exception, ends this process
+/// with all of its 32 bits.
+///
+/// # Errors
+///
+/// An error when the program did not run.
+#[cfg(windows)]
+pub fn run(args: &RunArgs, what: What<'_>, _: Option<&TrapFd>) -> Result<u8, Error> {
+    let code = crate::windows::launch::run(of_command(args, &what)?)?;
+    Ok(u8::try_from(code).unwrap_or_else(|_| std::process::exit(code.cast_signed())))
+}
+
+/// What a command line says.
+#[cfg(not(target_os = "linux"))]
+fn of_command(args: &RunArgs, what: &What<'_>) -> Result<crate::lower::Run, Error> {
     let What::Program { .. } = what else {
         let message = "bundles are not run on this platform yet";
         return Err(Failure::new(Code::PlatformUnsupported, message).into());
@@ -117,26 +124,17 @@ pub fn run(args: &RunArgs, what: What<'_>, _: Option<&TrapFd>) -> Result<u8, Err
         return Err(Error::Usage("nothing to run".to_owned()));
     };
     let policy = super::resolve::resolved(&args.policy, Some(program), &super::HostFiles)?;
-    let variable = |(mut name, value): (std::ffi::OsString, std::ffi::OsString)| {
+    let (args, accept) = (args.command.clone(), args.accept.clone());
+    Ok(crate::lower::Run { args, env: environment(), policy, accept })
+}
+
+/// The environment of this process, as `NAME=value`.
+#[must_use]
+pub fn environment() -> Vec<OsString> {
+    let variable = |(mut name, value): (OsString, OsString)| {
         name.push("=");
         name.push(value);
         name
     };
-    let env = std::env::vars_os().map(variable).collect();
-    crate::macos::launch::run(Run {
-        args: args.command.clone(),
-        env,
-        policy,
-        accept: args.accept.clone(),
-    })
-}
-
-/// Says that this platform runs nothing yet.
-///
-/// # Errors
-///
-/// `PLATFORM_UNSUPPORTED`, always.
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-pub fn run(_: &RunArgs, _: What<'_>, _: Option<&TrapFd>) -> Result<u8, Error> {
-    Err(Failure::new(Code::PlatformUnsupported, "`run` is not available on this platform").into())
+    std::env::vars_os().map(variable).collect()
 }

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::error::{Error, Failure};
 use super::load::Source;
-use crate::policy::{ATTRIBUTE, Origin};
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+use crate::policy::ATTRIBUTE;
+use crate::policy::Origin;
 use crate::trap::Code;
 
 /// Permission denied: EACCES on Linux and macOS, ERROR_ACCESS_DENIED on Windows.
@@ -24,7 +26,8 @@ pub const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// `NotFound` where there is no such file; `PermissionDenied` where there is one that may not be
 /// executed.
 pub fn find(program: &OsStr, paths: &OsStr, cwd: &Path) -> io::Result<PathBuf> {
-    if program.as_encoded_bytes().contains(&b'/') {
+    let program = &*with_extension(program);
+    if names_a_path(program) {
         let path = cwd.join(program);
         fs::metadata(&path)?;
         return if is_program(&path) { Ok(path) } else { Err(denied()) };
@@ -46,6 +49,30 @@ pub fn find(program: &OsStr, paths: &OsStr, cwd: &Path) -> io::Result<PathBuf> {
     result
 }
 
+/// Whether the program is not looked for in `PATH`.
+fn names_a_path(program: &OsStr) -> bool {
+    let separates = |byte: &u8| *byte == b'/' || (cfg!(windows) && matches!(byte, b'\\' | b':'));
+    program.as_encoded_bytes().iter().any(separates)
+}
+
+#[cfg(not(windows))]
+fn with_extension(program: &OsStr) -> std::borrow::Cow<'_, OsStr> {
+    program.into()
+}
+
+/// A program without an extension is an `.exe`, as CreateProcess has it.
+#[cfg(windows)]
+fn with_extension(program: &OsStr) -> std::borrow::Cow<'_, OsStr> {
+    match Path::new(program).extension() {
+        None if !program.is_empty() => {
+            let mut name = program.to_owned();
+            name.push(".exe");
+            name.into()
+        }
+        _ => program.into(),
+    }
+}
+
 /// What keeps a path that exists from being run as a program.
 fn obstacle(path: &Path) -> Option<&'static str> {
     let metadata = fs::metadata(path).ok()?;
@@ -62,7 +89,7 @@ fn obstacle(path: &Path) -> Option<&'static str> {
 
 /// The message of `error`, which [`find`] gave, and what a person would look for next.
 fn explain(error: &io::Error, program: &OsStr, paths: &OsStr, cwd: &Path) -> String {
-    let bare = !program.is_empty() && !program.as_encoded_bytes().contains(&b'/');
+    let bare = !program.is_empty() && !names_a_path(program);
     let here = cwd.join(program);
     match error.kind() {
         io::ErrorKind::NotFound if bare => {
@@ -181,9 +208,29 @@ fn attribute(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-fn attribute(_: &Path) -> io::Result<Option<Vec<u8>>> {
-    Ok(None)
+/// The stream of the file that holds its policy.
+#[cfg(windows)]
+fn attribute(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    use std::io::Read;
+    // As on other systems; more is malformed.
+    const MOST: u64 = 65_536;
+    /// `ERROR_INVALID_NAME`: the file system has no streams.
+    const NO_STREAMS: i32 = 123;
+    let mut name = path.as_os_str().to_owned();
+    name.push(":landstrip.policy");
+    let mut bytes = Vec::new();
+    match fs::File::open(name) {
+        Ok(stream) => {
+            stream.take(MOST + 1).read_to_end(&mut bytes)?;
+            match bytes.len() as u64 {
+                0..=MOST => Ok(Some(bytes)),
+                _ => Err(io::Error::other("the attached policy is too large")),
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(NO_STREAMS) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]
