@@ -12,26 +12,10 @@ use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use support::have::have;
+use support::net::answering;
 use support::{Bed, Run, finish, without_namespaces};
 
 const PYTHON: &str = "/usr/bin/python3";
-
-/// A server of loopback that answers every request alike, and says which way it was asked.
-fn server() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
-    let port = listener.local_addr().expect("address").port();
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                if stream.read(&mut buffer).is_ok_and(|length| length > 0) {
-                    let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 6\r\n\r\nserver");
-                }
-            });
-        }
-    });
-    port
-}
 
 /// Where connections go out by: a proxy that leads every host to `port` of loopback. What it was asked for comes
 /// out of the channel.
@@ -150,7 +134,7 @@ fn a_listed_name_is_found_and_reached_without_a_proxy() {
     if !names("names", &[PYTHON]) {
         return;
     }
-    let (url, asked) = upstream(server());
+    let (url, asked) = upstream(answering("server"));
     let network = json!({"allowedDomains": ["listed.example", "*.below.example:444"],
         "deniedDomains": ["no.below.example"]});
     let hosts = ["listed.example:25", "a.below.example:444", "a.below.example:445"];
@@ -205,7 +189,7 @@ fn a_name_leads_where_the_host_finds_it() {
     if !names("names", &[PYTHON]) {
         return;
     }
-    let port = server();
+    let port = answering("server");
     let network = json!({"allowedDomains": [format!("a.localhost:{port}"), "none.invalid"]});
     let bed = Bed::new(&[]);
     let hosts = [format!("a.localhost:{port}"), "none.invalid:80".to_owned()];
@@ -255,7 +239,7 @@ while True:
     let mut line = String::new();
     let out = tls.stdout.take().expect("its output");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a port");
-    let (plain, plain_asked) = upstream(server());
+    let (plain, plain_asked) = upstream(answering("server"));
     let (by_tls, tls_asked) = upstream(line.trim().parse().expect("a port"));
     let get = |url: &str, options: &str| {
         let network = json!({"allowedDomains": ["listed.example"]});
@@ -292,7 +276,7 @@ fn other_resolvers_find_names_too() {
     if !names("other resolvers", &[]) {
         return;
     }
-    let (url, _asked) = upstream(server());
+    let (url, _asked) = upstream(answering("server"));
     let network = json!({"allowedDomains": ["listed.example"]});
     let probe = support::probe().display().to_string();
     let run = launch(
@@ -350,7 +334,7 @@ def tcp(*qs):
 "#;
 
 fn ask(network: Value, script: &str) -> Run {
-    let (url, _) = upstream(server());
+    let (url, _) = upstream(answering("server"));
     python(&url, network, &format!("{ASK}{script}"))
 }
 
@@ -608,7 +592,7 @@ fn many_connections_at_once_are_known_to_the_proxy() {
     if !names("many connections", &[PYTHON]) {
         return;
     }
-    let (url, _asked) = upstream(server());
+    let (url, _asked) = upstream(answering("server"));
     let script = "
 import socket, threading
 out, ready = [], threading.Barrier(60)
@@ -634,7 +618,7 @@ fn a_bound_socket_is_known_to_the_proxy() {
     if !names("bound sockets", &[PYTHON]) {
         return;
     }
-    let (url, _asked) = upstream(server());
+    let (url, _asked) = upstream(answering("server"));
     let network = json!({"allowedDomains": ["listed.example"], "allowLocalBinding": true});
     let script = "
 import socket

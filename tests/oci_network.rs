@@ -7,7 +7,7 @@ mod support;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -15,6 +15,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 use support::have::have;
+use support::net::answering;
 use support::place::{Answer, BUSYBOX, Place, Waiting, id, ready};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -61,23 +62,6 @@ fn in_network(mut place: Place, path: Option<&str>) -> Place {
 /// Whether this user can have containers here.
 fn containers(what: &str) -> bool {
     have(what, &[BUSYBOX]) && (rustix::process::geteuid().is_root() || have(what, &["userns"]))
-}
-
-/// A server on the host's loopback that answers every request, by HTTP.
-fn serving(answer: &'static str) -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
-    let port = listener.local_addr().expect("an address").port();
-    thread::spawn(move || {
-        for mut client in listener.incoming().map_while(Result::ok) {
-            thread::spawn(move || {
-                let _ = client.read(&mut [0; 4096]);
-                let length = answer.len();
-                let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n");
-                let _ = client.write_all((head + answer).as_bytes());
-            });
-        }
-    });
-    port
 }
 
 /// A port where nobody listens now.
@@ -158,7 +142,7 @@ fn ports_of_the_host_are_reached_in_any_network_namespace() {
     if !containers("ports of the host") {
         return;
     }
-    let (port, other) = (serving("hello"), serving("other"));
+    let (port, other) = (answering("hello"), answering("other"));
     let ways = format!(
         "{}; {}; {}; {}",
         direct("127.0.0.1", port),
@@ -202,7 +186,7 @@ fn a_proxy_of_the_host_has_to_be_there() {
     if !containers("a proxy of the host") {
         return;
     }
-    let port = serving("proxied");
+    let port = answering("proxied");
     let network = |port: u16| json!({"httpProxyPort": port});
     let answer = shell(&place(Some(&network(port))), &direct("127.0.0.1", port));
     assert!(answer.out.ends_with("proxied"), "{answer:?}");
@@ -216,7 +200,7 @@ fn hosts_are_reached_from_outside_the_container() {
     if !containers("hosts") {
         return;
     }
-    let port = serving("hello");
+    let port = answering("hello");
     let network =
         json!({"allowedDomains": [format!("a.localhost:{port}"), format!("127.0.0.1:{port}")]});
     let script = format!(
@@ -276,7 +260,7 @@ fn commands_have_the_network_of_the_container() {
     if !ready("commands") {
         return;
     }
-    let (port, other) = (serving("hello"), serving("other"));
+    let (port, other) = (answering("hello"), answering("other"));
     let network = json!({"allowedDomains": [format!("a.localhost:{port}")], "hostPorts": [port]});
     let script = format!(
         "{}; echo; {}; echo; {}; echo; {}",
@@ -354,7 +338,7 @@ fn containers_that_share_a_namespace_have_a_helper_each() {
     if !ready("a shared namespace") {
         return;
     }
-    let (port, other) = (serving("hello"), serving("other"));
+    let (port, other) = (answering("hello"), answering("other"));
     let network = json!({"hostPorts": [port], "allowedDomains": ["a.localhost"]});
     let first = place(Some(&network));
     let first = first.waiting();
@@ -426,7 +410,7 @@ fn the_end_of_the_helper_closes_everything() {
     if !ready("the end of the helper") {
         return;
     }
-    let port = serving("hello");
+    let port = answering("hello");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
     let silent = listener.local_addr().expect("an address").port();
     let place =
@@ -460,7 +444,7 @@ fn the_end_of_the_launcher_ends_the_helper() {
     if !ready("the end of the launcher") {
         return;
     }
-    let port = serving("hello");
+    let port = answering("hello");
     let place = place(Some(&json!({"hostPorts": [port]})));
     // The end of the program, of the launcher, and of what was never started.
     let script =
@@ -488,7 +472,7 @@ fn fifty_containers_leave_nothing() {
     if !ready("fifty containers") {
         return;
     }
-    let port = serving("hello");
+    let port = answering("hello");
     let one = |_| {
         thread::spawn(move || {
             let network = json!({"hostPorts": [port], "allowedDomains": ["a.localhost"]});
@@ -513,7 +497,7 @@ fn a_policy_of_the_program_narrows_the_hosts() {
     if !ready("a policy of the program") || !have("a policy of the program", &["xattr"]) {
         return;
     }
-    let port = serving("hello");
+    let port = answering("hello");
     let place = place(Some(&json!({"allowedDomains": ["a.localhost", "b.localhost"]})));
     let attach = |allowed: &str| {
         let file = place.path("rootfs/bin/ash");
@@ -571,7 +555,7 @@ fn the_image_does_not_say_where_connections_go_out() {
     if !containers("the image's proxy") {
         return;
     }
-    let (upstream, evil) = (serving("upstream"), serving("evil"));
+    let (upstream, evil) = (answering("upstream"), answering("evil"));
     let mut place = place(Some(&json!({"allowedDomains": ["x.example"]})));
     let env = ["http_proxy", "HTTP_PROXY", "ALL_PROXY"];
     let env = env.map(|name| format!("{name}=http://127.0.0.1:{evil}"));
@@ -592,7 +576,7 @@ fn an_annotation_opens_no_way_to_the_host() {
     if !containers("annotations") {
         return;
     }
-    let port = serving("hello");
+    let port = answering("hello");
     let network = json!({"hostPorts": [port], "allowedDomains": ["a.localhost"]});
     let script = format!("{}; {}", direct("127.0.0.1", port), by_proxy("a.localhost", port));
     assert_eq!(

@@ -5,32 +5,12 @@
 mod support;
 
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
-use std::thread;
 use support::client::Client;
 use support::have::have;
+use support::net::answering;
 use support::{Bed, Run, without_namespaces};
 
 const PYTHON: &str = "/usr/bin/python3";
-
-/// A server that says where it is reached, once it was asked.
-fn server() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
-    let port = listener.local_addr().expect("address").port();
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            thread::spawn(move || {
-                if stream.read(&mut [0; 4096]).is_ok_and(|length| length > 0) {
-                    let _ = stream.write_all(
-                        b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nserver",
-                    );
-                }
-            });
-        }
-    });
-    port
-}
 
 /// Connects to hosts by name, and by proxy where `by` says which; what came back is the last word of it.
 const REACH: &str = r#"
@@ -46,7 +26,11 @@ def reach(host, by=None):
     name, port = host.rsplit(':', 1)
     try:
         if by is None:
-            s = socket.create_connection((name, int(port)), 60)
+            # One address alone: what is denied before connect(2) has returned would be tried at the next.
+            family, kind, _, _, address = socket.getaddrinfo(name, int(port), 0, socket.SOCK_STREAM)[0]
+            s = socket.socket(family, kind)
+            s.settimeout(60)
+            s.connect(address)
             return talk(s)
         s = socket.create_connection(('127.0.0.1', int(os.environ['HTTP_PROXY'].rsplit(':', 1)[1])), 60)
         if by == 'connect':
@@ -100,7 +84,7 @@ fn a_host_is_asked_about_by_every_protocol() {
     if !names("queries about hosts") {
         return;
     }
-    let port = server();
+    let port = answering("server");
     let ways = [
         ("None", "tcp", "104"),
         ("'connect'", "connect", "403"),
@@ -135,7 +119,7 @@ fn an_answer_for_the_run_is_about_one_host_and_port() {
     if !names("answers for the run") {
         return;
     }
-    let (port, other) = (server(), server());
+    let (port, other) = (answering("server"), answering("server"));
     let script = format!(
         "for host in 'a.localhost:{port}', 'a.localhost:{port}', 'a.localhost:{other}', 'b.localhost:{port}', 'listed.localhost:{port}':
     print(reach(host), reach(host, 'connect'))"
@@ -160,7 +144,7 @@ fn an_answer_for_the_run_covers_what_waits() {
     if !names("what waits") {
         return;
     }
-    let port = server();
+    let port = answering("server");
     let script = format!(
         "out = []
 def one(): out.append(reach('a.localhost:{port}'))
@@ -188,7 +172,7 @@ fn what_is_denied_by_name_can_be_asked_about_and_special_addresses_cannot() {
     if !names("denied hosts") {
         return;
     }
-    let port = server();
+    let port = answering("server");
     // A list that denies this name denies loopback, too, as an address of that name.
     let network = json!({"deniedDomains": ["no.localhost"]});
     let script = format!(
@@ -218,7 +202,7 @@ fn silence_and_a_closed_client_are_no() {
     if !names("silence") {
         return;
     }
-    let port = server();
+    let port = answering("server");
     let script = format!("print(reach('a.localhost:{port}'), reach('b.localhost:{port}'))");
     let (run, seen) = asked(listed(port), &["--query-timeout=1"], &script, |mut client| {
         let query = client.query();
@@ -241,7 +225,7 @@ fn a_question_is_over_when_its_caller_is_gone() {
     if !names("callers that go") {
         return;
     }
-    let port = server();
+    let port = answering("server");
     for by in ["None", "'connect'", "'socks'"] {
         // Ended while it waits, after the question was seen: it reads what the client lets through.
         let script = format!(
@@ -276,7 +260,7 @@ fn an_address_that_an_answer_opens_is_reached() {
     if !have("addresses", &[PYTHON]) {
         return;
     }
-    let (port, other) = (server(), server());
+    let (port, other) = (answering("server"), answering("server"));
     let script = format!(
         "print(reach('127.0.0.1:{port}'), reach('127.0.0.1:{other}'), reach('127.0.0.1:{port}', 'connect'))
 s = socket.socket()
@@ -319,7 +303,7 @@ fn questions_about_hosts_are_bounded() {
     if !names("many questions") {
         return;
     }
-    let port = server();
+    let port = answering("server");
     let script = format!(
         "ss = []
 # What found no room is reset, before it is known to be connected or after; the last of them is.

@@ -1,7 +1,7 @@
 //! Addresses and servers of this host.
 
-use std::io::Write;
-use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::thread;
 
 /// Addresses of this host that other hosts can reach; connecting a datagram socket sends nothing.
@@ -24,5 +24,23 @@ pub fn server(ip: IpAddr) -> u16 {
     let listener = TcpListener::bind((ip, 0)).expect("bind");
     let port = listener.local_addr().expect("address").port();
     thread::spawn(move || listener.incoming().for_each(drop));
+    port
+}
+
+/// A server on the host's loopback that answers every request with `answer`, by HTTP, until the test ends.
+pub fn answering(answer: &'static str) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
+    let port = listener.local_addr().expect("address").port();
+    thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                if client.read(&mut [0; 4096]).is_ok_and(|length| length > 0) {
+                    let length = answer.len();
+                    let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n");
+                    let _ = client.write_all((head + answer).as_bytes());
+                }
+            });
+        }
+    });
     port
 }
