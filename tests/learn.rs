@@ -234,6 +234,84 @@ fn a_build_is_learned() {
     untroubled(&lab.run("p.json", &sh(&build)));
 }
 
+/// The files of a crate that tests what crates test: itself, its program, files, loopback, its documentation.
+const CRATE: [(&str, &str); 4] = [
+    ("Cargo.toml", "[package]\nname = \"small\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
+    (
+        "src/lib.rs",
+        "/// Adds.\n/// ```\n/// assert_eq!(small::add(1, 2), 3);\n/// ```\n\
+        pub fn add(a: u32, b: u32) -> u32 { a + b }\n\
+        #[test]\nfn adds() { assert_eq!(add(1, 2), 3); }\n",
+    ),
+    ("src/main.rs", "fn main() { println!(\"{}\", small::add(1, 2)); }\n"),
+    (
+        "tests/all.rs",
+        r#"
+        use std::io::{Read, Write};
+        #[test]
+        fn temporary() {
+            let path = std::env::temp_dir().join(format!("small-{}", std::process::id()));
+            std::fs::write(&path, "x").unwrap();
+            std::fs::remove_file(&path).unwrap();
+        }
+        #[test]
+        fn golden() { std::fs::write("tests/golden", "3\n").unwrap(); }
+        #[test]
+        fn program() {
+            let said = std::process::Command::new(env!("CARGO_BIN_EXE_small")).output().unwrap();
+            assert_eq!(said.stdout, b"3\n");
+        }
+        #[test]
+        fn loopback() {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let to = listener.local_addr().unwrap();
+            let mut client = std::net::TcpStream::connect(to).unwrap();
+            listener.accept().unwrap().0.write_all(b"x").unwrap();
+            client.read_exact(&mut [0]).unwrap();
+        }
+        "#,
+    ),
+];
+
+#[test]
+fn the_tests_of_a_crate_are_learned() {
+    if !have("the tests of a crate are learned", &["cargo"]) {
+        return;
+    }
+    let lab = Lab::new();
+    for (name, text) in CRATE {
+        let path = lab.path("w").join(name);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("mkdir");
+        std::fs::write(path, text).expect("a file");
+    }
+    std::fs::write(lab.path("home/.cargo/credentials.toml"), "private\n").expect("a token");
+    let cargo = PathBuf::from(std::env::var_os("CARGO").expect("cargo sets it"));
+    let path = format!("{}:/usr/bin:/bin", cargo.parent().expect("a directory").display());
+    let unset = "unset CARGO_HOME CARGO_BUILD_TARGET RUSTC_WRAPPER RUSTFLAGS";
+    let tests = format!("{unset}; PATH={path} CARGO_TARGET_DIR=target cargo test --offline -q");
+    untroubled(&lab.learn("p.yaml", &[], &sh(&tests)));
+    untroubled(&lab.learn("p.json", &[], &sh(&tests)));
+    // A few entries, each a directory or a file of cargo's own, and no secret among them.
+    let writes = lab.writes("p.json");
+    let few = writes.len() <= 6 && writes.contains(&".".to_owned());
+    assert!(few && writes.iter().all(|w| w == "." || w.starts_with("~/.cargo/")), "{writes:?}");
+    let network = serde_json::json!({"allowNetwork": false, "allowLocalBinding": true});
+    assert_eq!(lab.policy("p.json")["network"], network);
+    let text = lab.read("p.yaml");
+    let closed = ["~/.ssh", "~/.cargo/credentials.toml"].map(|path| text.contains(path));
+    assert!(text.len() < 4096 && closed == [true; 2] && !text.contains("private"), "{text}");
+    // As it was left, and from the beginning.
+    for policy in ["p.json", "p.yaml"] {
+        untroubled(&lab.run(policy, &sh(&tests)));
+        std::fs::remove_dir_all(lab.path("w/target")).expect("a target directory");
+    }
+    untroubled(&lab.run("p.yaml", &sh(&tests)));
+    let secret = lab.run("p.yaml", &sh("cat ~/.cargo/credentials.toml"));
+    assert!(secret.code != 0 && secret.stdout.is_empty(), "{secret:#?}");
+    let outside = lab.run("p.yaml", &sh("echo x > ../data/x"));
+    assert!(outside.code != 0 && !lab.path("data/x").exists(), "{outside:#?}");
+}
+
 #[test]
 fn many_files_become_their_directory() {
     let lab = Lab::new();
