@@ -6,10 +6,10 @@ mod support;
 
 use serde_json::{Value, json};
 use std::io::Write;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use support::attack::{Attack, Stage, attacks};
-use support::{Bed, have::have};
+use support::{Bed, finish, have::have};
 
 /// How a call that is closed altogether may fail.
 const CLOSED: &str = "EPERM|EACCES|ENOSYS";
@@ -199,6 +199,40 @@ impl Drop for Victim {
         // It may be stopped: a tracer that goes leaves a SIGSTOP behind.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// What a program would get back by executing another one: capabilities that can be inherited, or are ambient.
+#[test]
+fn no_capability_is_inherited() {
+    if !have("capabilities that are inherited", &["root", "cmd:setpriv"]) {
+        return;
+    }
+    let bed = Bed::new(&[]);
+    let sets = |command: Command| {
+        let inherited =
+            ["--inh-caps", "+chown,+net_raw", "--ambient-caps", "+chown,+net_raw", "--"];
+        let mut around = bed.command("setpriv".as_ref());
+        around.args(inherited).arg(command.get_program()).args(command.get_args());
+        let run = finish(around, &bed.root().join("traps"));
+        assert_eq!(run.code, Some(0), "{run:?}");
+        ["CapInh", "CapAmb", "CapPrm", "CapEff"].map(|set| {
+            let line = run.lines.iter().find_map(|line| line.strip_prefix(set)).expect(set);
+            u64::from_str_radix(line.trim_start_matches(':').trim(), 16).expect("a mask")
+        })
+    };
+    const CHOWN: u64 = 1;
+    const NET_RAW: u64 = 1 << 13;
+    let show = ["cat", "/proc/self/status"];
+    let mut bare = Command::new(show[0]);
+    bare.arg(show[1]);
+    let [inheritable, ambient, ..] = sets(bare);
+    assert_eq!([inheritable & ambient, ambient], [CHOWN | NET_RAW; 2], "the control");
+    let policy = json!({"filesystem": {"allowWrite": ["{in}"]}});
+    for show in [&show[..], &["sh", "-c", "cat /proc/self/status"]] {
+        let [inheritable, ambient, permitted, effective] = sets(bed.sandboxed(&policy, &[], show));
+        assert_eq!([inheritable, ambient], [0, 0]);
+        assert_eq!([permitted & NET_RAW, effective & NET_RAW], [0, 0]);
     }
 }
 

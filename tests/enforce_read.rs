@@ -141,6 +141,19 @@ fn hidden_files_are_not_read() {
     attacks(&stage(policy()), READS);
 }
 
+/// A denial to write, above, at or below the same place, takes nothing from one to read.
+#[test]
+fn hidden_files_are_not_read_where_writing_is_denied_too() {
+    for closed in [
+        json!(["{in}/a", "{in}/x"]),
+        json!(["{in}/a/hid/f", "{in}/a/hid/open", "{in}/file.txt", "**/.env"]),
+    ] {
+        let mut policy = policy();
+        policy["filesystem"]["denyWrite"] = closed;
+        attacks(&stage(policy), READS);
+    }
+}
+
 #[test]
 fn hidden_files_do_not_get_other_names() {
     attacks(&stage(policy()), NAMES);

@@ -92,6 +92,34 @@ fn a_listed_host_is_reached_by_every_protocol() {
     }
 }
 
+/// An empty list names no host, which is not the same as no list, by whatever way.
+#[test]
+fn an_empty_list_opens_nothing() {
+    if !have("the proxy", &["cmd:curl"]) {
+        return;
+    }
+    let (port, server) = echo();
+    let hosts = ["a.localhost", "127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"];
+    let ways = ["", "-p", "-x socks5h://${HTTP_PROXY#*//}", "-x socks5://${HTTP_PROXY#*//}", "*"];
+    let gets = ways.map(|way| {
+        let (options, skip) = if way == "*" { ("", "*") } else { (way, "") };
+        let curl = format!("curl -s -m 20 --noproxy '{skip}' {options}");
+        hosts.map(|host| format!("{curl} http://{host}:{port}/x")).join("; ")
+    });
+    let reached = |network: Value| {
+        shell(&Bed::new(&[]), network, &format!("{}; true", gets.join("; ")));
+        server.try_iter().filter(|text| text.starts_with("GET /x")).count()
+    };
+    let all = || {
+        let listed = json!({"allowedDomains": ["a.localhost", "127.0.0.1"]});
+        assert!(reached(listed) >= ways.len(), "the control");
+        assert_eq!(reached(json!({"allowedDomains": []})), 0);
+        assert_eq!(reached(json!({"allowedDomains": [], "deniedDomains": ["a.example"]})), 0);
+    };
+    all();
+    without_namespaces(all);
+}
+
 /// Says the bytes in its first argument, as Python has them, to the proxy, and prints the answer; `hello(x)` is
 /// a ClientHello for x.
 const SAY: &str = r#"
