@@ -84,6 +84,48 @@ fn what_the_host_runs_later_is_not_written() {
     }
 }
 
+/// Who manages such files by links (stow, home-manager) still starts, and a file is held by both of its names.
+#[test]
+fn what_the_host_runs_later_is_not_written_through_links() {
+    const LINKS: &str = "mkdir -p real/hooks real/modules/m shared dot && : > real/config && : > dot/envrc &&
+        ln -s real .git && ln -s ../shared real/linked && ln -s dot/envrc .envrc && ln -s nowhere .vscode &&
+        : > dot/mcp && ln dot/mcp .mcp.json && ln -s shared .claude";
+    const WRITES: &[&str] = &[
+        "echo x > .git/hooks/pre-commit",
+        "echo x > real/hooks/pre-commit",
+        "echo x >> real/config",
+        "mkdir real/modules/m/hooks && echo x > real/modules/m/hooks/pre-commit",
+        "mv real/hooks real/other",
+        "rm .git && mkdir -p .git/hooks && echo x > .git/hooks/pre-commit",
+        "echo x >> .envrc",
+        "echo x >> dot/envrc",
+        "rm .envrc && echo x > .envrc",
+        "mkdir nowhere && echo x > nowhere/tasks.json",
+        "echo x >> .mcp.json",
+        "echo x >> dot/mcp",
+        "echo x > .claude/settings.json",
+        "echo x > shared/settings.json",
+    ];
+    let mut failures = Vec::new();
+    for write in WRITES {
+        for (policy, succeeds) in [("@agent", false), ("@workspace", true)] {
+            let bed = Bed::new(&[]);
+            assert_eq!(bare(&bed, LINKS).code, Some(0));
+            let run = under(&bed, policy, &format!("echo started; {write}"));
+            if run.lines != ["started"] || (run.code == Some(0)) != succeeds {
+                failures.push(format!("{policy}: {write}: {run:?}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    // What lies beside stays free.
+    let bed = Bed::new(&[]);
+    assert_eq!(bare(&bed, LINKS).code, Some(0));
+    let run =
+        under(&bed, "@agent", "echo x > real/index && echo x > dot/other && : > real/modules/m/x");
+    assert_eq!(run.code, Some(0), "{run:?}");
+}
+
 /// A linked worktree: what a commit writes is in the main repository, outside of the start directory.
 #[test]
 fn git_commits_in_a_linked_worktree() {

@@ -185,7 +185,9 @@ impl Resolver<'_> {
     fn deny(&mut self, access: Access, entries: &Paths, always: bool) -> Result<(), PolicyError> {
         let anchors = std::mem::take(&mut self.anchors);
         for entry in entries {
-            for (glob, target) in self.locate(entry, &anchors)? {
+            let mut places = self.locate(entry, &anchors)?;
+            places.extend(self.locate_first(entry, &anchors)?);
+            for (glob, target) in places {
                 for link in target.links {
                     if self.names.insert((link.clone(), always)) {
                         let name = Pattern::Name(link);
@@ -239,6 +241,37 @@ impl Resolver<'_> {
                 found.push((glob, target));
                 if self.out.rules.len() + found.len() > MAX_RULES {
                     return Err(too_many(origin));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// What a relative glob that starts with `**/` and goes on with a name matches right below its anchors, where
+    /// that has another name: `.git` of the start directory may be a link, or `.envrc`. Further down nothing is
+    /// looked for, which would be walking the tree.
+    fn locate_first(
+        &mut self,
+        entry: &Located<Entry>,
+        anchors: &[Anchor],
+    ) -> Result<Vec<(Option<Glob>, Target)>, PolicyError> {
+        let mut found = Vec::new();
+        if !entry.value.is_glob() || !entry.value.text.starts_with("**/") {
+            return Ok(found);
+        }
+        let origin = &entry.origin;
+        let refuse = |message| PolicyError::at(error::PARSE_FAILED, origin, message);
+        for expanded in glob::expand(&entry.value.text).map_err(refuse)? {
+            let (head, tail) = glob::split_head(expanded.trim_start_matches("**/"));
+            if head.is_empty() {
+                continue;
+            }
+            for base in anchors {
+                let target = self.walker.follow(&head, &base.path, origin)?;
+                let linked = matches!(target.kind, Kind::File { links: 2.., .. });
+                if !target.links.is_empty() || linked && tail.is_empty() {
+                    let below = (!tail.is_empty()).then(|| Glob::new(&target.path, tail));
+                    found.push((below.transpose().map_err(refuse)?, target));
                 }
             }
         }
@@ -369,6 +402,20 @@ mod tests {
             (r#""allowWrite": ["/x", "*.tmp"]"#, &["+w /x", "+w glob /w *.tmp"]),
             (r#""denyWrite": ["{a,b/*}/c"]"#, &["-w /w/a/c", "-w glob /w/b */c"]),
             (r#""denyWrite": ["out/*.o"]"#, &["-w name /w/out", "-w glob /data/out *.o"]),
+            // What a crossing glob matches first has its own name, and that of what it links to.
+            (
+                r#""denyWrite": ["**/out", "**/src", "**/out/x/*/y"]"#,
+                &[
+                    "-w glob /w **/out",
+                    "-w name /w/out",
+                    "-w /w/out",
+                    "-w /data/out",
+                    "-w glob /w **/src",
+                    "-w glob /w **/out/x/*/y",
+                    "-w glob /data/out/x */y",
+                ],
+            ),
+            (r#""allowWrite": ["**/out"]"#, &["+w glob /w **/out"]),
             (r#""allowWrite": [".", "out/x"]"#, &["+w /w", "+w /data/out/x", "-w name /w/out"]),
             (r#""allowRead": [{"literal": "a*"}, {"glob": "b"}]"#, &["+r /w/a*", "+r /w/b"]),
         ];
@@ -411,11 +458,15 @@ mod tests {
             let executable = false;
             tree.add(path, Kind::File { links, executable }, b"");
         }
-        let json = r#"{"filesystem": {"denyRead": ["two", "one", "src"], "allowWrite": ["two"]}}"#;
-        let policy = resolved(json, &tree);
-        assert_eq!(policy.linked.len(), 1);
-        assert_eq!(policy.linked[0].path, "/w/two");
-        assert_eq!(policy.linked[0].access, Access::Read);
+        for json in [
+            r#"{"filesystem": {"denyRead": ["two", "one", "src"], "allowWrite": ["two"]}}"#,
+            r#"{"filesystem": {"denyRead": ["**/{two,one,src}"], "allowWrite": ["**/two"]}}"#,
+        ] {
+            let policy = resolved(json, &tree);
+            assert_eq!(policy.linked.len(), 1, "{json}");
+            assert_eq!(policy.linked[0].path, "/w/two");
+            assert_eq!(policy.linked[0].access, Access::Read);
+        }
     }
 
     #[test]
