@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -270,6 +271,57 @@ c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0)); c.cl
     let run = python(json!({"hostPorts": [total, resets, reset]}), &script);
     assert_eq!(run.lines, ["10000000", "104"], "{run:?}");
     assert_eq!(saw.recv().expect("a reset"), Err(ErrorKind::ConnectionReset));
+}
+
+/// So many pipes that this user gets no more of use for the relay (`pipe-user-pages-soft` of proc(5)).
+fn all_pipes() -> Vec<(OwnedFd, OwnedFd)> {
+    const LARGE: usize = 1 << 20;
+    let text = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").expect("a limit");
+    let pages: usize = text.trim().parse().expect("a number");
+    let mut pipes = Vec::new();
+    for _ in 0..=pages * 4096 / LARGE {
+        let pipe = rustix::pipe::pipe().expect("a pipe");
+        // The last one is too many.
+        let _ = rustix::pipe::fcntl_setpipe_size(&pipe.1, LARGE);
+        pipes.push(pipe);
+    }
+    pipes
+}
+
+/// All of it, and in order, by pipes and where there are none.
+#[test]
+fn bytes_arrive_as_they_were_sent() {
+    if !have("bytes by the relay", &[PYTHON]) {
+        return;
+    }
+    let echo = serving(|mut client| {
+        let Ok(mut back) = client.try_clone() else { return };
+        let _ = std::io::copy(&mut client, &mut back);
+        let _ = back.shutdown(Shutdown::Write);
+    });
+    let script = format!(
+        "import hashlib, socket, threading
+c = socket.create_connection(('127.0.0.1', {echo}))
+block = bytes(i % 251 for i in range(1_000_003))
+sent, got, length = hashlib.sha256(), hashlib.sha256(), 0
+def say():
+    for n in range(24):
+        said = block[n:] + block[:n]
+        sent.update(said); c.sendall(said)
+    c.shutdown(socket.SHUT_WR)
+saying = threading.Thread(target=say); saying.start()
+while more := c.recv(300_000):
+    got.update(more); length += len(more)
+saying.join()
+print(length, got.digest() == sent.digest())
+"
+    );
+    let run = python(json!({"hostPorts": [echo]}), &script);
+    assert_eq!(run.lines, ["24000072 True"], "{run:?}");
+    let pipes = all_pipes();
+    let run = python(json!({"hostPorts": [echo]}), &script);
+    assert_eq!(run.lines, ["24000072 True"], "without pipes: {run:?}");
+    drop(pipes);
 }
 
 /// Whoever does not read holds up the other end, and nobody else.

@@ -74,6 +74,7 @@ fn load(words: &[&str]) -> io::Result<()> {
         ["connect-tcp", count] => number(count).and_then(connect_tcp),
         ["connect-unix", path, count] => number(count).and_then(|n| connect_unix(path, n)),
         ["serve"] => serve(),
+        ["relay", port] => least::relay(port),
         ["receive", way, port, count] => {
             connected(way, port).and_then(|stream| receive(stream, number(count)?))
         }

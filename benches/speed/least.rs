@@ -3,11 +3,13 @@
 //!
 //! `speed --inner least MODE WORDS...` runs the load WORDS so. In mode `held` there is a domain and a filter
 //! without notifications; in `reported` opens are notified, their path is read and looked up, and the kernel goes
-//! on; in `done` opens and removals are done by the supervisor.
+//! on; in `done` opens and removals are done by the supervisor. `speed --inner relay PORT` is the least of a relay.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
@@ -16,6 +18,7 @@ use landlock::{
 use landstrip::linux::sys::{memory, seccomp};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, open, openat2, unlinkat};
 use rustix::io::Errno;
+use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, pipe, splice};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 /// Starts the load as a child of this process and answers its notifications.
@@ -138,4 +141,40 @@ fn answer(
     let directory = open(directory, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     unlinkat(&directory, name, AtFlags::empty())?;
     Ok(Some(0))
+}
+
+/// Says at which port of loopback it listens, and joins each connection with one to `port`: a thread for each way,
+/// which waits in splice(2) and nowhere else.
+pub fn relay(port: &str) -> io::Result<()> {
+    let port: u16 = port.parse().map_err(io::Error::other)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    writeln!(io::stdout(), "{}", listener.local_addr()?.port())?;
+    loop {
+        let (inner, _) = listener.accept()?;
+        let outer = TcpStream::connect(("127.0.0.1", port))?;
+        for (from, to) in [(&inner, &outer), (&outer, &inner)] {
+            to.set_nodelay(true)?;
+            let (from, to) = (from.try_clone()?, to.try_clone()?);
+            thread::spawn(move || {
+                // However it ends, the other end is to see that.
+                let _ = pump(&from, &to);
+                let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+            });
+        }
+    }
+}
+
+fn pump(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
+    const ROOM: usize = 1 << 20;
+    let (reader, writer) = pipe()?;
+    fcntl_setpipe_size(&writer, ROOM)?;
+    loop {
+        let mut left = splice(from, None, &writer, None, ROOM, SpliceFlags::MOVE)?;
+        if left == 0 {
+            return Ok(());
+        }
+        while left > 0 {
+            left -= splice(&reader, None, to, None, left, SpliceFlags::MOVE)?;
+        }
+    }
 }

@@ -20,7 +20,7 @@ const MEBIBYTES: &str = "256";
 const BYTES: &str = "2000";
 const MICROSECOND: f64 = 1e3;
 
-/// A server outside, and a client inside that times itself.
+/// A server outside, and a client inside that times itself. The least is a relay of a few lines between the two.
 pub fn group() -> Group {
     let specs: [(&'static str, Build); 4] = [
         (BULK_RELAY, |lab| {
@@ -74,8 +74,11 @@ fn row(
     way: Way,
     goal: Goal,
 ) -> io::Result<Row> {
-    let server = Rc::new(Server::start(&lab.speed)?);
+    let server = Server::start(&lab.speed, &["serve"])?;
     let port = server.port;
+    let relay = Server::start(&lab.speed, &["relay", &port.to_string()])?;
+    let least = relay.port;
+    let servers = Rc::new([server, relay]);
     let label = name.replace([' ', ','], "-");
     let dir = lab.workspace(&label)?;
     let network = match way {
@@ -83,40 +86,42 @@ fn row(
         Way::Connect => json!({"allowedDomains": [format!("127.0.0.1:{port}")]}),
     };
     let policy = lab.policy(&label, &json!({"network": network}))?;
-    let job = |way: &str| {
+    let job = |way: &str, port: u16| {
         lab.inner(&dir, [what, way, &port.to_string(), count])
             .under([policy.clone()])
             .without_bubblewrap()
     };
     // Without a sandbox, there is no proxy either.
-    let mut lanes = lab.reported(&job("direct"));
+    let mut lanes = lab.reported(&job("direct", port));
     if way == Way::Connect {
-        let mut by_proxy = lab.reported(&job("connect"));
+        let mut by_proxy = lab.reported(&job("connect", port));
         let ours = Contender::Landstrip.index();
         lanes[ours] = by_proxy[ours].take();
     }
-    let lanes = lanes.map(|lane| lane.map(|lane| with(Rc::clone(&server), lane)));
+    let mut by_relay = lab.reported(&job("direct", least));
+    lanes[Contender::Least.index()] = by_relay[Contender::Bare.index()].take();
+    let lanes = lanes.map(|lane| lane.map(|lane| with(Rc::clone(&servers), lane)));
     Ok(Row { name, unit, lanes, goals: vec![goal] })
 }
 
-/// The lane, for which the server stays.
-fn with(server: Rc<Server>, mut lane: Lane) -> Lane {
+/// The lane, for which the servers stay.
+fn with(servers: Rc<[Server; 2]>, mut lane: Lane) -> Lane {
     Box::new(move || {
-        let _server = &server;
+        let _servers = &servers;
         lane()
     })
 }
 
-/// The load `serve`, which ends with this.
+/// A load that serves connections, which ends with this.
 struct Server {
     process: Child,
     port: u16,
 }
 
 impl Server {
-    fn start(speed: &Path) -> io::Result<Server> {
+    fn start(speed: &Path, load: &[&str]) -> io::Result<Server> {
         let mut command = Command::new(speed);
-        command.args(["--inner", "serve"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.arg("--inner").args(load).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = command.spawn()?;
         let mut line = String::new();
         if let Some(stdout) = process.stdout.take() {

@@ -1,26 +1,36 @@
-//! Joining two connections: bytes go from one to the other without being copied, splice(2).
+//! Joining two connections: bytes go from one to the other without being copied, splice(2), or by few large copies
+//! where there is no pipe for that.
 
 use crate::linux::sys::{Errno, netns};
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, Shutdown, SocketType, shutdown};
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use rustix::pipe::{
+    PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
+};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream};
 
-/// What a pipe holds, in bytes, where the kernel lets it: what moves at a time.
-const ROOM: usize = 256 << 10;
-/// What is copied at a time where there is no pipe, in bytes.
-const COPIED: usize = 4 << 10;
-/// Pipes that are kept for the next connection that has something to say.
-const KEPT: usize = 64;
+/// What moves at a time at most, in bytes; what a pipe holds that has much to move (`pipe-max-size` of proc(5), as it
+/// is by default). Less of it makes for more changes between the processes.
+const ROOM: usize = 1 << 20;
+/// What a pipe usually holds, in bytes: who says less at a time needs no more.
+const USUAL: usize = 64 << 10;
+/// What is copied at a time where there is no pipe, in bytes; and where much is held already.
+const COPIED: [usize; 2] = [256 << 10, 4 << 10];
+/// What counts as much: all that was copied and not taken, in bytes.
+const MUCH: usize = 16 << 20;
+/// Pipes that are kept for the next connection that has something to say. A user has a limit for all pipes
+/// (`pipe-user-pages-soft` of proc(5)): 64 of the large ones.
+const KEPT: usize = 4;
 
 /// Both forms of loopback, in the order in which they are tried.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
@@ -113,16 +123,15 @@ pub fn reset(stream: &impl AsFd) {
 async fn pump(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
     loop {
         from.readable().await?;
-        let Ok(pipe) = Pipe::take() else {
-            // No descriptors are left.
+        let Ok(mut pipe) = Pipe::take() else {
+            // No descriptors are left, or this user has too many pipes.
             match copy(from, to).await? {
                 0 => return end(to),
                 _ => continue,
             }
         };
         loop {
-            let got = from.try_io(Interest::READABLE, || pipe.fill(from.as_fd()));
-            let mut left = match got {
+            let got = match from.try_io(Interest::READABLE, || pipe.fill(from.as_fd())) {
                 Ok(0) => {
                     pipe.keep();
                     return end(to);
@@ -131,8 +140,14 @@ async fn pump(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             };
+            let mut left = got;
             while left > 0 {
                 left -= to.async_io(Interest::WRITABLE, || pipe.drain(to.as_fd(), left)).await?;
+            }
+            if got >= USUAL {
+                pipe.grow();
+                // Others have something to say, too.
+                tokio::task::yield_now().await;
             }
         }
         pipe.keep();
@@ -149,13 +164,22 @@ fn end(to: &TcpStream) -> io::Result<()> {
 
 /// Moves some of what `from` says to `to`, without a pipe: how many bytes, 0 at the end.
 async fn copy(from: &TcpStream, to: &TcpStream) -> io::Result<usize> {
-    let mut buffer = vec![0; COPIED];
-    let got = match from.try_read(&mut buffer) {
+    let moved = BUFFER.with_borrow_mut(|buffer| {
+        buffer.resize(COPIED[0], 0);
+        let room = COPIED[usize::from(HELD.load(Ordering::Relaxed) >= MUCH)];
+        let got = from.try_read(&mut buffer[..room])?;
+        let wrote = match to.try_write(&buffer[..got]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            wrote => wrote?,
+        };
+        io::Result::Ok((got, Held::new(&buffer[wrote..got])))
+    });
+    let (got, held) = match moved {
         // Nothing is moved, and it is no end.
         Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(1),
-        got => got?,
+        moved => moved?,
     };
-    let mut left = &buffer[..got];
+    let mut left = held.0.as_slice();
     while !left.is_empty() {
         let wrote = to.async_io(Interest::WRITABLE, || to.try_write(left)).await?;
         left = &left[wrote..];
@@ -163,10 +187,34 @@ async fn copy(from: &TcpStream, to: &TcpStream) -> io::Result<usize> {
     Ok(got)
 }
 
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The size of all that is [`Held`].
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// What one connection said, and the other did not take yet.
+struct Held(Vec<u8>);
+
+impl Held {
+    fn new(bytes: &[u8]) -> Held {
+        HELD.fetch_add(bytes.len(), Ordering::Relaxed);
+        Held(bytes.to_vec())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        HELD.fetch_sub(self.0.len(), Ordering::Relaxed);
+    }
+}
+
 /// A pipe between two sockets.
 struct Pipe {
     reader: OwnedFd,
     writer: OwnedFd,
+    is_large: bool,
 }
 
 thread_local! {
@@ -177,14 +225,28 @@ const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 
 impl Pipe {
     /// An empty one.
+    ///
+    /// # Errors
+    ///
+    /// As pipe2(2); `ENOBUFS` where this user has so many that a new one has room for two pages, by which bytes would
+    /// move more slowly than by copies.
     fn take() -> io::Result<Pipe> {
         if let Some(pipe) = EMPTY.with_borrow_mut(Vec::pop) {
             return Ok(pipe);
         }
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Of the pipes of one user, only some may be this large.
-        let _ = fcntl_setpipe_size(&writer, ROOM);
-        Ok(Pipe { reader, writer })
+        if fcntl_getpipe_size(&writer)? < USUAL {
+            return Err(Errno::NOBUFS.into());
+        }
+        Ok(Pipe { reader, writer, is_large: false })
+    }
+
+    /// Makes room for as much as moves at a time, where the kernel lets it.
+    fn grow(&mut self) {
+        if !std::mem::replace(&mut self.is_large, true) {
+            // Of the pipes of one user, only some may be this large.
+            let _ = fcntl_setpipe_size(&self.writer, ROOM);
+        }
     }
 
     /// Gives it back, empty as it is. One that is dropped instead takes with it what it holds.
