@@ -136,15 +136,15 @@ impl Control {
         self.ports.into_iter().filter(|port| *port != 0)
     }
 
-    /// Announces a connection.
+    /// Announces a connection. It waits for room, which the helper makes whatever else it does.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` where the helper is slow, `EPIPE` where it is gone.
+    /// `EPIPE` where the helper is gone, `EINTR` where a signal came meanwhile.
     pub fn announce(&self, client: &Client) -> Result<(), Errno> {
         let client = Told::Client(client.clone());
         let text = serde_json::to_vec(&client).map_err(|_| Errno::INVAL)?;
-        send(&self.socket, &text, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(|_| ())
+        send(&self.socket, &text, SendFlags::NOSIGNAL).map(|_| ())
     }
 
     /// Answers a question of the helper's. It waits for room, which the helper makes whatever else it does.
