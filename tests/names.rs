@@ -180,6 +180,9 @@ fn a_listed_name_is_found_and_reached_without_a_proxy() {
     let trap = &run.traps[0];
     assert_eq!(trap["suggested_grant"], json!({"allowedDomains": "other.example"}), "{trap}");
     assert!(trap["process"]["exe"].as_str().is_some_and(|exe| exe.contains("python")), "{trap}");
+    // No system call is refused: the answer is.
+    assert_eq!((&trap["operation"], &trap["mechanism"]), (&json!("resolve"), &json!("proxy")));
+    assert_eq!((&trap["syscall"], &trap["errno"]), (&Value::Null, &Value::Null), "{trap}");
     assert_eq!(run.traps.last().expect("a trap")["kind"], "network");
 }
 

@@ -108,6 +108,8 @@ pub enum Mechanism {
     Landlock,
     /// Seccomp filters and the broker that answers their notifications.
     Seccomp,
+    /// The domain proxy, which holds lists of hosts.
+    Proxy,
     /// Control groups, which hold ceilings.
     Cgroup,
     /// The macOS sandbox.

@@ -39,6 +39,8 @@ pub enum Operation {
     Read,
     /// Change a file, a name, or an object's state.
     Write,
+    /// Look up the name of a host.
+    Resolve,
     /// Connect or send to an address.
     Connect,
     /// Bind to an address.
@@ -58,6 +60,7 @@ impl Operation {
         match self {
             Operation::Read => "read",
             Operation::Write => "write",
+            Operation::Resolve => "resolve",
             Operation::Connect => "connect",
             Operation::Bind => "bind",
             Operation::Listen => "listen",
@@ -121,10 +124,10 @@ pub struct Denial {
     pub new_path: Option<String>,
     /// The address, `host:port`, or the name of the object, where `path` is not the target.
     pub target: Option<String>,
-    /// The system call.
-    pub syscall: &'static str,
-    /// The symbolic error that the program got, for example `EACCES`; see [`super::errno::name`].
-    pub errno: &'static str,
+    /// The system call; none where the domain proxy refuses what is said in a connection.
+    pub syscall: Option<&'static str>,
+    /// The symbolic error that the call gave, for example `EACCES`; see [`super::errno::name`].
+    pub errno: Option<&'static str>,
     /// The flags of the call; see [`super::errno::open_flags`].
     pub flags: Vec<&'static str>,
     /// What else the call asks for, by name: the mode, the size, the owner.

@@ -25,8 +25,10 @@ struct DenialRecord<'a> {
     new_path: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<&'a str>,
-    syscall: &'static str,
-    errno: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    syscall: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errno: Option<&'static str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     flags: &'a [&'static str],
     #[serde(skip_serializing_if = "Arguments::is_empty")]
@@ -223,8 +225,8 @@ fn denial_record(
         suggested_grant: denial.suggested_grant.as_ref(),
         rule: denial.rule.as_ref(),
         message: denial.message.as_deref(),
-        // The only layer that calls back for each denial.
-        mechanism: Mechanism::Seccomp,
+        // The two layers that call back for each denial.
+        mechanism: if denial.syscall.is_some() { Mechanism::Seccomp } else { Mechanism::Proxy },
         process: &denial.process,
         count,
         ts,

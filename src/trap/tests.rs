@@ -13,8 +13,8 @@ pub(super) fn filesystem() -> Denial {
         old_path: None,
         new_path: None,
         target: None,
-        syscall: "openat",
-        errno: "EACCES",
+        syscall: Some("openat"),
+        errno: Some("EACCES"),
         flags: vec!["O_WRONLY", "O_CREAT", "O_TRUNC"],
         arguments: vec![("mode", "0644".to_owned())],
         reason: Some(Reason::AllowMiss),
@@ -41,7 +41,7 @@ fn network() -> Denial {
         path: None,
         requested_path: None,
         target: Some("127.0.0.1:9999".to_owned()),
-        syscall: "connect",
+        syscall: Some("connect"),
         flags: Vec::new(),
         arguments: Vec::new(),
         reason: None,
@@ -52,7 +52,7 @@ fn network() -> Denial {
 
 fn ipc() -> Denial {
     let target = Some("shm key 0x2a".to_owned());
-    Denial { kind: Kind::Ipc, syscall: "shmget", target, suggested_grant: None, ..network() }
+    Denial { kind: Kind::Ipc, syscall: Some("shmget"), target, suggested_grant: None, ..network() }
 }
 
 fn limit(resource: Resource, count: u64) -> LimitReached {
@@ -76,7 +76,7 @@ fn every_kind() -> Vec<Trap> {
         Trap::Denial(Denial {
             old_path: Some("/repo/a".to_owned()),
             new_path: Some("/repo/out".to_owned()),
-            syscall: "renameat2",
+            syscall: Some("renameat2"),
             flags: vec!["RENAME_EXCHANGE"],
             arguments: Vec::new(),
             ..filesystem()
@@ -238,7 +238,7 @@ fn text_names_the_thing_the_rule_and_the_grant() {
             Trap::Denial(Denial {
                 old_path: Some("/repo/a".to_owned()),
                 new_path: Some("/repo/out".to_owned()),
-                syscall: "rename",
+                syscall: Some("rename"),
                 suggested_grant: None,
                 ..filesystem()
             }),

@@ -93,9 +93,10 @@ pub(super) fn denial_line(denial: &Denial, count: u64) -> String {
     if let (Some(_), Some(target)) = (&denial.path, &denial.target) {
         push(&mut text, format_args!(" ({})", printable(target)));
     }
-    if let (Some(old), Some(new)) = (&denial.old_path, &denial.new_path) {
+    if let (Some(old), Some(new), Some(call)) = (&denial.old_path, &denial.new_path, denial.syscall)
+    {
         let (old, new) = (printable(old), printable(new));
-        push(&mut text, format_args!(" ({} of {old} to {new})", denial.syscall));
+        push(&mut text, format_args!(" ({call} of {old} to {new})"));
     }
     if count > 1 {
         push(&mut text, format_args!(" ({count} times)"));
@@ -131,6 +132,7 @@ fn mechanism_name(mechanism: Mechanism) -> &'static str {
     match mechanism {
         Mechanism::Landlock => "Landlock",
         Mechanism::Seccomp => "seccomp",
+        Mechanism::Proxy => "the domain proxy",
         Mechanism::Cgroup => "cgroup",
         Mechanism::Seatbelt => "Seatbelt",
         Mechanism::Appcontainer => "AppContainer",

@@ -5,7 +5,7 @@ use super::query::NO_LONGER;
 use super::report::process_of;
 use super::task::Task;
 use super::{Answer, Broker, Errno};
-use crate::linux::net::channel::{Client, Control, Purpose, Refused, Said};
+use crate::linux::net::channel::{Client, Control, DNS, Purpose, Refused, Said};
 use crate::policy::Closed;
 use crate::policy::endpoint::{Line, Reach, Value, reach};
 use crate::policy::hosts::synthetic;
@@ -114,14 +114,15 @@ impl Broker {
         });
         Denial {
             kind: Kind::Network,
-            operation: Operation::Connect,
+            operation: if protocol == DNS { Operation::Resolve } else { Operation::Connect },
             path: None,
             requested_path: None,
             old_path: None,
             new_path: None,
             target: Some(target),
-            syscall: "connect",
-            errno: "EACCES",
+            // Its connection stands: the proxy says so in there, or ends it.
+            syscall: None,
+            errno: None,
             flags: Vec::new(),
             arguments: vec![("protocol", protocol)],
             reason: match (&rule, unlisted) {

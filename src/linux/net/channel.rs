@@ -50,6 +50,9 @@ pub enum Purpose {
     Host(u16),
 }
 
+/// What is [asked](Refused::protocol) of name servers.
+pub const DNS: &str = "dns";
+
 /// A refusal, for the record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refused {

@@ -4,7 +4,7 @@
 
 use super::synthetic::Synthetic;
 use super::{Asker, Gate};
-use crate::linux::net::channel::Refused;
+use crate::linux::net::channel::{DNS, Refused};
 use crate::linux::sys::datagram;
 use crate::policy::hosts::LOCALHOST;
 use crate::policy::{Host, Reachable, Unreachable};
@@ -218,7 +218,7 @@ fn look_up(gate: &Gate, name: &Name<'_>, from: u16) -> Result<Vec<IpAddr>, RCODE
 }
 
 /// Who asks is not known here.
-const ASKER: Asker = Asker { task: 0, protocol: "dns" };
+const ASKER: Asker = Asker { task: 0, protocol: DNS };
 
 /// Puts on record that a name is not to be found.
 fn tell(gate: &Gate, name: &str, from: u16, refused: impl FnOnce() -> Refused) {
