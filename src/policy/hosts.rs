@@ -178,14 +178,20 @@ impl Special {
     }
 }
 
-/// Metadata services that are not at a link-local address: AWS and Google by IPv6, Alibaba, Azure, Oracle.
-const METADATA: [IpAddr; 5] = [
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+/// Metadata services that are not at a link-local address: Alibaba, Azure, Oracle, and by IPv6 Google, Oracle,
+/// Scaleway, Akamai (Linode), Alibaba.
+const METADATA: [IpAddr; 8] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200)),
 ];
+/// The network of what AWS answers an instance by IPv6: metadata at `::254`, the Pod Identity Agent at `::23`.
+const AWS: u32 = 0xfd00_0ec2;
 
 /// What kind of special address this is, if one. Private networks are none: a listed name in an intranet
 /// has such an address.
@@ -197,27 +203,49 @@ pub fn special(address: IpAddr) -> Option<Special> {
     }
     match address {
         IpAddr::V4(four) => special_four(four),
-        IpAddr::V6(six) => {
-            let [high, .., low_high, low] = six.segments();
-            let embedded = |bits: u32| special_four(Ipv4Addr::from_bits(bits));
-            let low = u32::from(low_high) << 16 | u32::from(low);
-            match six.to_bits() {
-                1 => Some(Special::Loopback),
-                // Compatible addresses, which no host has.
-                bits if bits >> 32 == 0 => Some(Special::NoHost),
-                // Translated (RFC 6052), and tunnelled (RFC 3056).
-                bits if bits >> 32 == 0x64_ff9b << 64 => embedded(low),
-                bits if high == 0x2002 => embedded((bits >> 80) as u32),
-                _ if high & 0xffc0 == 0xfe80 => Some(Special::LinkLocal),
-                _ if high & 0xff00 == 0xff00 => Some(Special::NoHost),
-                _ if synthetic(address).is_some() => Some(Special::NoHost),
-                _ => None,
-            }
-        }
+        IpAddr::V6(six) => special_six(six),
     }
 }
 
+fn special_six(six: Ipv6Addr) -> Option<Special> {
+    let bits = six.to_bits();
+    let [high, _, _, _, marker, tunnel, ..] = six.segments();
+    // The low 32 bits are an address of IPv4.
+    let embedded = |bits: u128| special_four(Ipv4Addr::from_bits(bits as u32));
+    match high {
+        _ if bits == 1 => Some(Special::Loopback),
+        // Compatible addresses, which no host has.
+        _ if bits >> 32 == 0 => Some(Special::NoHost),
+        // Translated: stateless (RFC 2765), by the prefix for all (RFC 6052), and by those of a network (RFC 8215).
+        _ if bits >> 32 == 0xffff_0000 => embedded(bits),
+        _ if bits >> 32 == 0x64_ff9b << 64 => embedded(bits),
+        _ if bits >> 80 == 0x64_ff9b_0001 => special_within(six),
+        // Tunnelled: 6to4 (RFC 3056), Teredo (RFC 4380, with the client's address inverted), ISATAP (RFC 5214).
+        0x2002 => embedded(bits >> 80),
+        _ if bits >> 96 == 0x2001_0000 => embedded(!bits),
+        _ if high & 0xffc0 == 0xfe80 => Some(Special::LinkLocal),
+        _ if marker & !0x200 == 0 && tunnel == 0x5efe => embedded(bits),
+        _ if high & 0xff00 == 0xff00 => Some(Special::NoHost),
+        _ if bits >> 96 == u128::from(AWS) => Some(Special::Metadata),
+        _ if synthetic(six.into()).is_some() => Some(Special::NoHost),
+        _ => None,
+    }
+}
+
+/// The same of an address that a network translates with a prefix of its own, whose length nobody knows: what
+/// is special as one of RFC 6052, 2.2 reads it. Where the address is not, there are zeros, which are no host.
+fn special_within(six: Ipv6Addr) -> Option<Special> {
+    let octets = six.octets();
+    [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], [12, 13, 14, 15]]
+        .into_iter()
+        .filter_map(|places| special_four(places.map(|place| octets[place]).into()))
+        .find(|special| *special != Special::NoHost)
+}
+
 fn special_four(four: Ipv4Addr) -> Option<Special> {
+    if METADATA.contains(&four.into()) {
+        return Some(Special::Metadata);
+    }
     match four.octets() {
         [127, ..] => Some(Special::Loopback),
         [169, 254, 169, 254] => Some(Special::Metadata),
@@ -464,7 +492,30 @@ mod tests {
             ("a.com", "169.254.1.2", "a link-local address"),
             ("a.com", "169.254.169.254", "the address of a metadata service"),
             ("a.com", "64:ff9b::a9fe:a9fe", "the address of a metadata service"),
+            ("a.com", "64:ff9b::a83f:8110", "the address of a metadata service"),
+            ("a.com", "64:ff9b::102:304", "a.com"),
+            ("a.com", "::ffff:0:7f00:2", "a loopback address"),
+            ("a.com", "64:ff9b:1:7f00:0:200::", "a loopback address"),
+            ("a.com", "64:ff9b:1:a9:fe:a9fe::", "the address of a metadata service"),
+            ("a.com", "64:ff9b:1:5:7f:0:200:0", "a loopback address"),
+            ("a.com", "64:ff9b:1:5::6464:64c8", "the address of a metadata service"),
+            ("a.com", "64:ff9b:1:5::a00:1", "a.com"),
+            ("a.com", "2001::1:2:3:80ff:fffd", "a loopback address"),
+            ("a.com", "2001::1:2:3:7f00:2", "a.com"),
+            ("a.com", "2001:db8::5efe:7f00:2", "a loopback address"),
+            ("a.com", "2001:db8::200:5efe:a9fe:a9fe", "the address of a metadata service"),
+            ("a.com", "2001:db8::5efe:a00:1", "a.com"),
+            ("a.com", "100.100.100.200", "the address of a metadata service"),
+            ("a.com", "168.63.129.16", "the address of a metadata service"),
+            ("a.com", "192.0.0.192", "the address of a metadata service"),
             ("a.com", "fd00:ec2::254", "the address of a metadata service"),
+            ("a.com", "fd00:ec2::23", "the address of a metadata service"),
+            ("a.com", "fd00:ec3::23", "a.com"),
+            ("a.com", "fd20:ce::254", "the address of a metadata service"),
+            ("a.com", "fd00:c1::a9fe:a9fe", "the address of a metadata service"),
+            ("a.com", "fd00:42::42", "the address of a metadata service"),
+            ("a.com", "fd00:a9fe:a9fe::1", "the address of a metadata service"),
+            ("a.com", "fd00:100::100:200", "the address of a metadata service"),
             ("a.com", "fe80::1", "a link-local address"),
             ("a.com", "0.0.0.0", "an address of no host"),
             ("a.com", "::", "an address of no host"),
