@@ -128,6 +128,22 @@ fn the_namespace_is_not_changed_from_inside() {
                 "repair",
                 "do s=socket AF_INET SOCK_STREAM 0 ; setsockopt $s IPPROTO_TCP 19 EFAULT 4",
             ),
+            at(
+                "a mark",
+                "do s=socket AF_INET SOCK_STREAM 0 ; setsockopt $s SOL_SOCKET 36 EFAULT 4",
+            )
+            .error("EPERM"),
+            at(
+                "transparent",
+                "do s=socket AF_INET SOCK_STREAM 0 ; setsockopt $s IPPROTO_IP 19 EFAULT 4",
+            )
+            .error("EPERM"),
+            at(
+                "transparent, by IPv6",
+                "do s=socket AF_INET6 SOCK_STREAM 0 ; setsockopt $s IPPROTO_IPV6 75 EFAULT 4",
+            )
+            .needs(&["ipv6"])
+            .error("EPERM"),
         ],
     );
 }

@@ -205,7 +205,17 @@ fn socket_options(options: Options, list: &mut Vec<Decision>) {
     let mut cases = Vec::new();
     if options.namespace {
         const TCP_REPAIR: u32 = 19;
-        cases.push((Test::Pair((1, SOL_TCP), (2, TCP_REPAIR)), refused));
+        const TCP_AO_REPAIR: u32 = 42;
+        for option in [TCP_REPAIR, TCP_AO_REPAIR] {
+            cases.push((Test::Pair((1, SOL_TCP), (2, option)), refused));
+        }
+        // What bare needs a capability, as it is said there.
+        const SO_MARK: u32 = libc::SO_MARK as u32;
+        const FOUR: (u32, u32) = (libc::IPPROTO_IP as u32, libc::IP_TRANSPARENT as u32);
+        const SIX: (u32, u32) = (libc::IPPROTO_IPV6 as u32, libc::IPV6_TRANSPARENT as u32);
+        for (level, option) in [(SOL_SOCKET, SO_MARK), FOUR, SIX] {
+            cases.push((Test::Pair((1, level), (2, option)), Action::Errno(libc::EPERM)));
+        }
     }
     cases.push((Test::Is(1, u32::MAX, SOL_TCP), Action::Allow));
     // Sends through one interface, whatever the address.
