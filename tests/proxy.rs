@@ -230,6 +230,45 @@ fn a_host_is_read_in_one_way() {
     assert!(saw.is_empty(), "{said}");
 }
 
+/// Who has said all may end that way, and is answered.
+#[test]
+fn a_client_that_has_said_all_is_answered() {
+    const CLIENT: &str = r#"
+import os, socket, sys
+port, proxy = int(sys.argv[1]), int(os.environ['HTTP_PROXY'].rsplit(':', 1)[1])
+at = f'a.localhost:{port}'
+get = f'GET /x HTTP/1.1\r\nHost: {at}\r\n\r\n'.encode()
+for said in [
+    f'GET http://{at}/x HTTP/1.1\r\nHost: {at}\r\n\r\n'.encode(),
+    f'POST http://{at}/x HTTP/1.1\r\nHost: {at}\r\nContent-Length: 2\r\n\r\nok'.encode(),
+    f'CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n'.encode() + get,
+    b'\5\1\0\5\1\0\3\x0ba.localhost' + port.to_bytes(2, 'big') + get,
+]:
+    s = socket.create_connection(('127.0.0.1', proxy), 60)
+    s.sendall(said)
+    s.shutdown(socket.SHUT_WR)
+    got = b''.join(iter(lambda: s.recv(1 << 16), b''))
+    print(len(got.rsplit(b'\r\n\r\n', 1)[-1]))
+"#;
+    if !have("the proxy", &["cmd:python3"]) {
+        return;
+    }
+    const LONG: usize = 8 << 20;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
+    let port = listener.local_addr().expect("address").port();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LONG}\r\n\r\n");
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&[7; LONG]));
+        }
+    });
+    let network = json!({"allowedDomains": [format!("a.localhost:{port}")]});
+    let port = port.to_string();
+    let run = Bed::new(&[]).launch(&policy(network), &[], &["python3", "-c", CLIENT, &port]);
+    assert_eq!(run.lines, vec![LONG.to_string(); 4], "{run:?}");
+}
+
 #[test]
 fn no_request_is_hidden_in_another() {
     if !have("the proxy", &["cmd:python3"]) {

@@ -4,7 +4,7 @@
 //! length of a body is what was read of it, and headers about one connection end here.
 
 use super::waiting::Place;
-use super::{Asker, Failed, GREETING, Gate, first, tunnel};
+use super::{Asker, Asking, Failed, GREETING, Gate, first, tunnel};
 use crate::policy::Host;
 use bytes::Bytes;
 use http_body_util::{Either, Full};
@@ -16,6 +16,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::TcpStream;
 
@@ -43,14 +44,25 @@ const OF_CONNECTIONS: [HeaderName; 8] = [
 /// As either end has seen.
 pub async fn serve(gate: Arc<Gate>, client: TcpStream, task: i32, place: Place) -> io::Result<()> {
     let place = Mutex::new(Some(place));
+    // hyper does not read while a request is answered, so it does not see that a client goes which waits.
+    let watched = match gate.asks {
+        true => Some(TcpStream::from_std(client.as_fd().try_clone_to_owned()?.into())?),
+        false => None,
+    };
+    let watched = Arc::new(watched);
     let service = service_fn(move |request| {
         place.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let gate = Arc::clone(&gate);
-        async move { Ok::<_, Infallible>(answer(&gate, task, request).await) }
+        let (gate, watched) = (Arc::clone(&gate), Arc::clone(&watched));
+        async move {
+            let waiting = Option::as_ref(&watched).map(Asking::Watched);
+            Ok::<_, Infallible>(answer(&gate, task, request, waiting).await)
+        }
     });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(GREETING)
+        // Who has said all may end that way, and waits for the answer.
+        .half_close(true)
         .max_buf_size(first::MOST)
         .auto_date_header(false)
         .serve_connection(TokioIo::new(client), service)
@@ -59,10 +71,16 @@ pub async fn serve(gate: Arc<Gate>, client: TcpStream, task: i32, place: Place) 
         .map_err(io::Error::other)
 }
 
-async fn answer(gate: &Arc<Gate>, task: i32, request: Request<Incoming>) -> Response<Body> {
+async fn answer(
+    gate: &Arc<Gate>,
+    task: i32,
+    request: Request<Incoming>,
+    waiting: Option<Asking<'_>>,
+) -> Response<Body> {
+    let by = |protocol| Asker { task, protocol };
     let result = match *request.method() {
-        Method::CONNECT => connect(gate, Asker { task, protocol: "connect" }, request).await,
-        _ => forward(gate, Asker { task, protocol: "http" }, request).await.map(last),
+        Method::CONNECT => connect(gate, by("connect"), request, waiting).await,
+        _ => forward(gate, by("http"), request, waiting).await.map(last),
     };
     result.unwrap_or_else(|(status, text)| {
         let mut response = Response::new(Either::Right(Full::from(format!("{text}\n"))));
@@ -84,9 +102,10 @@ async fn connect(
     gate: &Arc<Gate>,
     asker: Asker,
     request: Request<Incoming>,
+    waiting: Option<Asking<'_>>,
 ) -> Result<Response<Body>, Refusal> {
     let (host, port) = target(gate, asker, &request, None)?;
-    let server = gate.open(asker, (&host, port), None).await.map_err(refusal)?;
+    let server = gate.open(asker, (&host, port), waiting).await.map_err(refusal)?;
     let gate = Arc::clone(gate);
     tokio::spawn(async move {
         let Ok(upgraded) = hyper::upgrade::on(request).await else { return };
@@ -103,6 +122,7 @@ async fn forward(
     gate: &Arc<Gate>,
     asker: Asker,
     request: Request<Incoming>,
+    waiting: Option<Asking<'_>>,
 ) -> Result<Response<Body>, Refusal> {
     if request.uri().scheme_str() != Some("http") {
         let text =
@@ -110,7 +130,8 @@ async fn forward(
         return Err((StatusCode::BAD_REQUEST, text.to_owned()));
     }
     let (host, port) = target(gate, asker, &request, Some(80))?;
-    let (server, proxy) = gate.open_for_http(asker, &host, port).await.map_err(refusal)?;
+    let (server, proxy) =
+        gate.open_for_http(asker, (&host, port), waiting).await.map_err(refusal)?;
     let (mut parts, body) = request.into_parts();
     remove_those_of_connections(&mut parts.headers);
     // What follows from the body that was read.

@@ -74,8 +74,13 @@ pub struct Gate {
     waiting: Arc<Waiting>,
 }
 
-/// A client that waits for an answer about its host, and what it has said meanwhile.
-type Asking<'a> = (&'a mut TcpStream, &'a mut Vec<u8>);
+/// A client that waits for an answer about its host.
+pub enum Asking<'a> {
+    /// One of which nobody else reads; what it says meanwhile is kept.
+    Read(&'a mut TcpStream, &'a mut Vec<u8>),
+    /// One of which somebody else reads.
+    Watched(&'a TcpStream),
+}
 
 impl Gate {
     /// A gate that holds what `domains` say.
@@ -129,7 +134,9 @@ impl Gate {
                 let (to_host, mut said) = ((&host, at.port()), Vec::new());
                 let opened = match to {
                     Purpose::Opened(_) => self.reach(asker, to_host, None).await,
-                    _ => self.open(asker, to_host, Some((&mut client, &mut said))).await,
+                    _ => {
+                        self.open(asker, to_host, Some(Asking::Read(&mut client, &mut said))).await
+                    }
                 };
                 match opened {
                     Ok(server) => tunnel::run(&self, asker, (client, server), said, to_host).await,
@@ -208,13 +215,13 @@ impl Gate {
     async fn open_for_http(
         &self,
         asker: Asker,
-        host: &Host,
-        port: u16,
+        (host, port): (&Host, u16),
+        waiting: Option<Asking<'_>>,
     ) -> Result<(TcpStream, Option<&Proxy>), Failed> {
         let Some(proxy) = self.upstream.of(host, port).filter(|proxy| proxy.is_http()) else {
-            return Ok((self.open(asker, (host, port), None).await?, None));
+            return Ok((self.open(asker, (host, port), waiting).await?, None));
         };
-        self.decide(asker, (host, port), None).await?;
+        self.decide(asker, (host, port), waiting).await?;
         let connected = proxy
             .connect()
             .await
@@ -349,12 +356,21 @@ impl Gate {
     }
 }
 
-/// Reads what a client says while it waits, until it is gone. Who says no more than that it will say nothing
-/// more cannot be told from it.
-async fn gone((client, said): Asking<'_>) {
-    while said.len() < first::MOST {
-        if !matches!(client.read_buf(said).await, Ok(1..)) {
-            return;
+/// Waits until a client that waits is gone. Who says no more than that it will say nothing more cannot be told
+/// from it.
+async fn gone(client: Asking<'_>) {
+    match client {
+        Asking::Read(client, said) => {
+            while said.len() < first::MOST {
+                if !matches!(client.read_buf(said).await, Ok(1..)) {
+                    return;
+                }
+            }
+        }
+        Asking::Watched(client) => {
+            if !matches!(client.peek(&mut [0]).await, Ok(1..)) {
+                return;
+            }
         }
     }
     std::future::pending().await

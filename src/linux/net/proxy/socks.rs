@@ -1,7 +1,7 @@
 //! SOCKS5 (RFC 1928), CONNECT alone and without authentication: who may use the proxy is known already.
 
 use super::waiting::Place;
-use super::{Asker, Failed, GREETING, Gate, tunnel};
+use super::{Asker, Asking, Failed, GREETING, Gate, tunnel};
 use crate::policy::Host;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -44,7 +44,7 @@ pub async fn serve(gate: &Gate, mut client: TcpStream, task: i32, place: Place) 
         }
     };
     let mut said = Vec::new();
-    match gate.open(asker, (&host, port), Some((&mut client, &mut said))).await {
+    match gate.open(asker, (&host, port), Some(Asking::Read(&mut client, &mut said))).await {
         Ok(server) => {
             reply(&mut client, DONE).await?;
             tunnel::run(gate, asker, (client, server), said, (&host, port)).await
