@@ -24,8 +24,8 @@ pub(crate) fn check(text: &str) -> Result<String, String> {
         Some((host, port)) if !host.ends_with(':') && !port.ends_with(']') => (host, Some(port)),
         _ => (text, None),
     };
-    if let Some(port) = port.filter(|port| !is_port(port)) {
-        let port = super::node::shown(port);
+    if let Some(text) = port.filter(|text| self::port(text).is_none()) {
+        let port = super::node::shown(text);
         return refuse(&format!("ends in {port}, which is not a port; ports are 1 to 65535"));
     }
     if let Some(address) = host.strip_prefix('[') {
@@ -70,15 +70,15 @@ pub(crate) fn address(checked: &str) -> (Option<IpAddr>, Option<u16>) {
 /// The host and the port of a pattern that was checked.
 pub(crate) fn split(checked: &str) -> (&str, Option<u16>) {
     match checked.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
+        Some((host, text)) if !text.ends_with(']') => (host, port(text)),
         _ => (checked, None),
     }
 }
 
-fn is_port(text: &str) -> bool {
-    !text.starts_with('0')
-        && text.bytes().all(|b| b.is_ascii_digit())
-        && text.parse::<u16>().is_ok_and(|port| port > 0)
+/// The one meaning of a port's text: 1 to 65535 in decimal digits, without a sign or a zero before them.
+pub(crate) fn port(text: &str) -> Option<u16> {
+    let is_plain = !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain)
 }
 
 fn is_label(label: &str) -> bool {
@@ -141,6 +141,9 @@ mod tests {
             "a.com:0",
             "a.com:70000",
             "a.com:080",
+            "a.com:+80",
+            "a.com:-80",
+            "a.com: 80",
             "a.com:",
             "bücher.example",
             "evil\0.google.com",

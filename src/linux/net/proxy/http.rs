@@ -5,7 +5,7 @@
 
 use super::waiting::Place;
 use super::{Asker, Asking, Failed, GREETING, Gate, first, tunnel};
-use crate::policy::Host;
+use crate::policy::{Host, host};
 use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
@@ -192,13 +192,15 @@ fn target(
         if authority.as_str().contains('@') {
             return Err("a user before the host is not understood".to_owned());
         }
-        let port = authority.port().map(|port| port.as_str().parse::<u16>());
-        match port.transpose() {
-            Ok(Some(0)) | Err(_) => Err("ports are 1 to 65535".to_owned()),
-            // `a.com:` has a colon and no port.
-            Ok(None) if authority.as_str().ends_with(':') => Err("a port is missing".to_owned()),
-            Ok(port) => Ok((Host::parse(authority.host())?, port)),
-        }
+        let host = authority.host();
+        let port = match authority.as_str().strip_prefix(host).unwrap_or_default() {
+            "" => None,
+            text => {
+                let port = text.strip_prefix(':').and_then(host::port);
+                Some(port.ok_or("ports are 1 to 65535, in digits alone")?)
+            }
+        };
+        Ok((Host::parse(host)?, port))
     };
     let refused = |text: &str, why: &str| {
         let port = usual.unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The proxies that this host goes out by, as the launcher's environment names them.
 
-use crate::policy::Host;
+use crate::policy::{Host, host};
 use std::io;
 use std::net::{SocketAddr, TcpStream as Blocking, ToSocketAddrs};
 use std::time::Duration;
@@ -105,10 +105,10 @@ impl Proxy {
         };
         let usual = if socks { 1080 } else { 80 };
         let (host, port) = match place.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
+            Some((host, port)) if !port.ends_with(']') => (host, host::port(port)),
             _ => (place, Some(usual)),
         };
-        let port = port.filter(|port| *port > 0).ok_or(format!("{place:?} has no port"))?;
+        let port = port.ok_or(format!("{place:?} has no port"))?;
         let host = Host::parse(host)?;
         let bare = host.to_string();
         let found = (bare.trim_matches(['[', ']']), port).to_socket_addrs();
