@@ -5,10 +5,11 @@
 mod support;
 
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use support::Bed;
@@ -65,6 +66,8 @@ def records(hello, size):
     body = hello[5:]
     return b''.join(b'\x16\3\1' + len(body[at:at + size]).to_bytes(2, 'big') + body[at:at + size]
         for at in range(0, len(body), size))
+def version(hello, number):
+    return hello[:1] + number + hello[3:]
 def slowly(text):
     return [bytes([byte]) for byte in text]
 def connect(name):
@@ -187,6 +190,16 @@ fn no_first_word_names_another_host() {
         "records(hello('b.localhost'), 7)",
         "*slowly(records(hello('b.localhost'), 1))",
         r"b'\x15\3\1\0\2\1\x5a' + hello('b.localhost')",
+        r"*slowly(b'\x15\3\1\0\2\1\x5a' + hello('b.localhost'))",
+        r"b'\x14\3\3\0\1\1' + hello('b.localhost')",
+        r"b'\x15\2\1\0\2\1\x5a' + hello('b.localhost')",
+        r"version(hello('b.localhost'), b'\2\1')",
+        r"version(hello('b.localhost'), b'\4\1')",
+        r"version(hello('b.localhost'), b'\x0f\xff')",
+        r"version(hello('b.localhost'), b'\0\0')",
+        r"version(hello('b.localhost'), b'\xfe\xfd')",
+        r"*slowly(version(hello('b.localhost'), b'\4\1'))",
+        r"version(records(hello('b.localhost'), 1), b'\2\1')",
         r"b'\x16\3\1\0\0' + hello('b.localhost')",
         "hello('b.localhost')[:99], end",
         r"b'\x16\3\1\x40\0\1\xff\xff\xff' + b'x' * 70_000",
@@ -203,6 +216,19 @@ fn no_first_word_names_another_host() {
         r"b'GET http://b.localhost/SEEN HTTP/1.1\r\n\r\n'",
         r"b'GET /SEEN HTTP/1.1\r\nHost: a.localhost, b.localhost\r\n\r\n'",
         r"b'GET /SEEN HTTP/1.1\r\nHost: b.localhost\0.a.localhost\r\n\r\n'",
+        r"b'GET /SEEN HTTP/1.1\r\nHost : b.localhost\r\n\r\n'",
+        r"b'GET /SEEN HTTP/1.1\r\nHost: a.localhost\r\n Host: b.localhost\r\n\r\n'",
+        r"b'GET /SEEN HTTP/1.1\rHost: b.localhost\r\r\n\r\n'",
+        r"b'GET /SEEN HTTP/1.1\r\nHost: a.localhost:+PORT\r\n\r\n'",
+        r"b'G' * 33 + b' /SEEN HTTP/1.1\r\nHost: b.localhost\r\n\r\n'",
+        r"*slowly(b'\t GET /SEEN HTTP/1.1\r\nHost: b.localhost\r\n\r\n')",
+        r"b' ', b'\r\n', b'GET /SEEN HTTP/1.1\r\nHost: b.localhost\r\n\r\n'",
+        r"b'POST /SEEN', b'\r\n', b'Host: b.localhost\r\n\r\n'",
+        r"b'GET http://b.localhost/SEEN\r\n\r\n'",
+        r"b'GET http://b.localhost/SEEN HTTP/1.0', end",
+        r"b'CONNECT b.localhost:1 HTTP/1.1\r\nHost: a.localhost\r\n\r\n'",
+        r"b'PRI * HTTP/2.0\r\n\r\nGET /SEEN HTTP/1.1\r\nHost: b.localhost\r\n\r\n'",
+        r"b' ' * 70_000 + b'GET /SEEN HTTP/1.1\r\nHost: b.localhost\r\n\r\n'",
     ];
     let cases: Vec<String> = refused.iter().map(|first| format!("[{tunnel}, {first}]")).collect();
     let (answers, seen, messages) = say(&cases);
@@ -226,13 +252,163 @@ fn no_first_word_names_another_host() {
     assert_eq!(seen.iter().filter(|text| !text.is_empty()).count(), passes.len(), "{seen:?}");
 }
 
+/// Servers of HTTP that answer with the host that a request is for, and what they take for requests beyond what
+/// the standard has.
+const SERVERS: [(&str, &[&str], &[&str]); 2] = [
+    (
+        PYTHON,
+        &[
+            "-c",
+            "import http.server
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'for ' + str(self.headers.get('Host')).encode())
+    def log_message(self, *_): pass
+server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()",
+        ],
+        &[
+            r"b' GET / HTTP/1.1\r\nHost: HOST\r\n\r\n'",
+            r"b'\tGET / HTTP/1.1\r\nHost: HOST\r\n\r\n'",
+            r"b'\x0bGET / HTTP/1.1\r\nHost: HOST\r\n\r\n'",
+            r"b'GET /\0 HTTP/1.1\r\nHost: HOST\r\n\r\n'",
+            r"b'GET /\1 HTTP/1.1\r\nHost: HOST\r\n\r\n'",
+            r"b'GET /\x7f HTTP/1.1\r\nHost: HOST\r\n\r\n'",
+            r"b'GET\xa0/\xa0HTTP/1.1\r\nHost: HOST\r\n\r\n'",
+            r"b'GET / HTTP/1.10\r\nHost: HOST\r\n\r\n'",
+            r"b'GET x\r\nHost: HOST\r\n\r\n'",
+            r"b'GET /\n', b'Host: HOST\n\n'",
+        ],
+    ),
+    (
+        "node",
+        &[
+            "-e",
+            "require('http').createServer((request, answer) => {
+    answer.setHeader('Connection', 'close')
+    answer.end('for ' + request.headers.host)
+}).listen(0, '127.0.0.1', function () { console.log(this.address().port) })",
+        ],
+        &[
+            r"b'POST /\r\nHost: HOST\r\n\r\n'",
+            r"b'GET / RTSP/1.0\r\nHost: HOST\r\n\r\n'",
+            r"b'SOURCE / ICE/1.0\r\nHost: HOST\r\n\r\n'",
+            r"b'GET / HTTP/2.0\r\nHost: HOST\r\n\r\n'",
+            r"b'GET /xHTTP/1.1\r\nHost: HOST\r\n\r\n'",
+        ],
+    ),
+];
+
+/// Ends it, however the test ends.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a real server takes for a request, and the proxy has to.
+#[test]
+fn no_odd_request_that_a_server_takes_names_another_host() {
+    for (program, arguments, odd) in SERVERS {
+        let needs: &[&str] = if program == PYTHON { &[PYTHON] } else { &[PYTHON, "cmd:node"] };
+        if !have(&format!("requests to {program}"), needs) {
+            continue;
+        }
+        let mut command = Command::new(program);
+        let server = command.args(arguments).stdout(Stdio::piped()).spawn().expect("a server");
+        let mut server = Ended(server);
+        let mut port = String::new();
+        let told = server.0.stdout.as_mut().expect("its port");
+        BufReader::new(told).read_line(&mut port).expect("its port");
+        let port = port.trim();
+        let cases = |first: &str, host: &str, odd: &[&str]| {
+            let case = |text: &&str| format!("[{first} {}]", text.replace("HOST", host));
+            format!("[{}]", odd.iter().map(case).collect::<Vec<_>>().join(", "))
+        };
+        let mut bare = Command::new(PYTHON);
+        bare.args(["-c", SAY, &cases("", "b.localhost", odd), port]).env_remove("HTTP_PROXY");
+        let said = bare.output().expect("a client").stdout;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert_eq!(said.matches("for b.localhost").count(), odd.len(), "the control: {said}");
+        let tunnel = format!("connect(b'a.localhost:{port}'), 0,");
+        let plain = [r"b'GET / HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n'"];
+        let network = policy(json!({"allowedDomains": [format!("a.localhost:{port}")]}));
+        for (host, list) in [("b.localhost", odd), ("a.localhost", &plain)] {
+            let cases = cases(&tunnel, host, list);
+            let run = Bed::new(&[]).launch(&network, &[], &[PYTHON, "-c", SAY, &cases]);
+            let answered = run.lines.iter().filter(|line| line.contains("for ")).count();
+            let is_other = host == "b.localhost";
+            assert_eq!(answered, if is_other { 0 } else { list.len() }, "{run:?}");
+            assert_eq!(run.traps.len(), if is_other { list.len() } else { 0 }, "{run:?}");
+        }
+    }
+}
+
+/// What is no TLS and no HTTP passes as it is said, and does not wait for more to be said.
+#[test]
+fn other_protocols_are_let_through() {
+    if !have("the proxy", &[PYTHON]) {
+        return;
+    }
+    let protocols = [
+        r"b'SSH-2.0-OpenSSH_9.6 x\r\n'",
+        r"b'EHLO me.example\r\n'",
+        r"b'a1 LOGIN user /secret\r\n'",
+        r"b'USER me\r\n'",
+        r"b'NICK me\r\nUSER me 0 * :Me\r\n'",
+        r"b'0032git-upload-pack /a.git\0host=b.localhost\0'",
+        r"b'*2\r\n$3\r\nGET\r\n$1\r\nk\r\n'",
+        r"b'PING\r\n'",
+        r"b'get /a/key\r\n'",
+        r"b'CONNECT\naccept-version:1.2\nhost:b.localhost\n\n\0'",
+        r#"b'CONNECT {"verbose":false,"lang":"python"}\r\nPING\r\n'"#,
+        r"b'<?xml version=\'1.0\'?><stream:stream to=\'b.localhost\'>'",
+        r#"b'{"jsonrpc":"2.0","method":"GET / HTTP/1.1","id":1}'"#,
+        r"b'OPTIONS rtsp://a.localhost/x RTSP/1.0\r\nCSeq: 1\r\n\r\n'",
+        r"b'REGISTER sip:b.localhost SIP/2.0\r\nTo: x\r\n y\r\n\r\n'",
+        r"b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0'",
+        // PostgreSQL: a question for TLS, and a start. MySQL: a login of 278 bytes, and a question for TLS.
+        r"b'\0\0\0\x08\x04\xd2\x16\x2f'",
+        r"b'\0\0\0\x12\0\3\0\0user\0me\0\0\0'",
+        r"b'\x16\1\0\1\x85\xa6\xff\x19' + b'x' * 274",
+        r"b'\x20\0\0\1\x85\xae\xff\x19' + bytes(28)",
+        // MongoDB, MQTT, AMQP, LDAP, Kafka, a greeting of SSL 2 for TLS 1.0, which has no place for a name.
+        r"b'\x16\1\0\0\1\0\0\0\0\0\0\0\xdd\x07\0\0' + bytes(262)",
+        r"b'\x10\x10\0\4MQTT\4\2\0\x3c\0\4abcd'",
+        r"b'AMQP\0\0\x09\1'",
+        r"b'\x30\x0c\2\1\1\x60\7\2\1\3\4\0\x80\0'",
+        r"b'\0\0\0\x0e\0\x12\0\0\0\0\0\1\0\4test'",
+        r"b'\x80\x1c\1\3\1\0\3\0\0\0\x10\0\0\x2f' + bytes(16)",
+    ];
+    // The server answers what it has read, without hearing more.
+    let case = |first: &&str| format!("[connect(b'a.localhost:PORT'), 0, {first}, 15, end]");
+    let cases: Vec<String> = protocols.iter().map(case).collect();
+    let (answers, seen, messages) = say(&cases);
+    assert!(messages.is_empty(), "{messages:?}");
+    for (protocol, answer) in protocols.iter().zip(&answers) {
+        assert_eq!(answer.matches("200 OK").count(), 2, "{protocol}: {answer}");
+    }
+    assert_eq!(seen.iter().filter(|text| !text.is_empty()).count(), protocols.len(), "{seen:?}");
+    // The control: what could be a request waits for its end, which is refused when it does not come.
+    let (answers, seen, messages) =
+        say(&[r"[connect(b'a.localhost:PORT'), 0, b'GET / HTTP/1.1\r\n', end]".to_owned()]);
+    assert!(seen.iter().all(String::is_empty) && messages.len() == 1, "{answers:?} {seen:?}");
+}
+
 /// A body of CONNECT is none, and heads have an end.
 #[test]
 fn what_is_odd_at_the_start_reaches_nobody() {
     if !have("the proxy", &[PYTHON]) {
         return;
     }
-    let other = r"b'GET /SEEN HTTP/1.1\r\nHost: b.localhost\r\n\r\n'";
+    let [mine, other] = ["a.localhost", "b.localhost"]
+        .map(|host| format!(r"b'GET /SEEN HTTP/1.1\r\nHost: {host}\r\n\r\n'"));
     let cases = [
         format!(
             r"[b'CONNECT a.localhost:PORT HTTP/1.1\r\nContent-Length: %d\r\n\r\n' % len({other}) + {other}, end]"
@@ -251,6 +427,14 @@ fn what_is_odd_at_the_start_reaches_nobody() {
         r"[b'\5\1\0', 2, b'\5\3\0\3\x0ba.localhost' + (PORT).to_bytes(2, 'big'), end]".to_owned(),
         r"[b'\4\1' + (PORT).to_bytes(2, 'big') + b'\0\0\0\1x\0a.localhost\0', end]".to_owned(),
         r"[hello('a.localhost'), end]".to_owned(),
+        format!("[connect(b'a.localhost:+PORT') + {mine}, end]"),
+        format!("[connect(b'a.localhost:0PORT') + {mine}, end]"),
+        r"[b'GET http://a.localhost:+PORT/SEEN HTTP/1.1\r\n\r\n', end]".to_owned(),
+        r"[b'GET http://a.localhost:0PORT/SEEN HTTP/1.1\r\n\r\n', end]".to_owned(),
+        r"[b'GET http://a.localhost:PORT/SEEN HTTP/1.1\r\nHost: a.localhost:+PORT\r\n\r\n', end]"
+            .to_owned(),
+        r"[b'GET http://a.localhost:PORT/SEEN HTTP/1.1\r\nHost: a.localhost:\r\n\r\n', end]"
+            .to_owned(),
     ];
     let (answers, seen, _) = say(&cases);
     assert_eq!(answers.len(), cases.len() + 1);
@@ -258,14 +442,15 @@ fn what_is_odd_at_the_start_reaches_nobody() {
     let controls = [
         r"[b'GET http://a.localhost:PORT/SEEN HTTP/1.1\r\nX: ' + b'y' * 40_000 + b'\r\n\r\n']"
             .to_owned(),
-        r"[connect(b'a.localhost:PORT') + b'GET /SEEN HTTP/1.1\r\nHost: a.localhost\r\n\r\n', end]"
+        format!("[connect(b'a.localhost:PORT') + {mine}, end]"),
+        r"[b'GET http://a.localhost:PORT/SEEN HTTP/1.1\r\nHost: a.localhost:PORT\r\n\r\n', end]"
             .to_owned(),
         r"[b'\5\1\0', 2, b'\5\1\0\3\x0ba.localhost' + (PORT).to_bytes(2, 'big') + b'SEEN', end]"
             .to_owned(),
     ];
     let (_, seen, messages) = say(&controls);
     assert!(messages.is_empty(), "{messages:?}");
-    assert_eq!(seen.iter().filter(|text| text.contains("SEEN")).count(), 3, "{seen:?}");
+    assert_eq!(seen.iter().filter(|text| text.contains("SEEN")).count(), 4, "{seen:?}");
 }
 
 /// Ways around the proxy, for a program that may reach one host by it.
