@@ -73,6 +73,8 @@ fn launch(run: Run, streams: bool) -> Result<u32, Error> {
     let code = supervise(&process, &job, &policy.limits);
     // Only now is nobody left who could use the grants.
     drop(grants);
+    // Other runs may have left what this one relied on.
+    grants::recover(&journals);
     code
 }
 

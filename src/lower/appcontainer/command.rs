@@ -25,8 +25,14 @@ pub fn line(name: &[u16], arguments: &[Vec<u16>]) -> Option<Vec<u16>> {
     Some(line)
 }
 
-/// Backslashes stand for themselves, but for those before a quote.
+/// Backslashes stand for themselves, but for those before a quote. There are quotes only where they are needed,
+/// for the sake of programs that split a line by themselves.
 fn push(line: &mut Vec<u16>, argument: &[u16]) {
+    let divides = |unit: &u16| matches!(u8::try_from(*unit), Ok(b' ' | b'\t' | b'\n' | 11 | b'"'));
+    if !argument.is_empty() && !argument.iter().any(divides) {
+        line.extend(argument);
+        return;
+    }
     line.push(QUOTE);
     let mut backslashes = 0;
     for &unit in argument {

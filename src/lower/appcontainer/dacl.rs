@@ -138,6 +138,11 @@ impl Dacl {
         Some([&header[..], &aces].concat())
     }
 
+    /// The entries that are inherited below.
+    pub fn handed_on(&self) -> impl Iterator<Item = &Ace> {
+        self.aces.iter().filter(|ace| ace.flags & (OBJECT_INHERIT | CONTAINER_INHERIT) != 0)
+    }
+
     /// What taking back will need to know, once the object inherits nothing where `block`.
     #[must_use]
     pub fn change(&self, block: bool) -> Change {

@@ -3,6 +3,9 @@
 //! A line of JSON each: who the run is, and then every object whose access control list is changed. A line
 //! that was cut off, as by the end of the machine, was followed by nothing that it announced.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::dacl::Change;
@@ -29,6 +32,8 @@ pub struct Header {
 pub struct Step {
     /// The object, as a path of policies.
     pub path: String,
+    /// The run relies on it to inherit nothing, by this run's doing or another's.
+    pub block: bool,
     /// What is done to it.
     pub change: Change,
 }
@@ -68,6 +73,23 @@ impl Step {
 fn line(value: &impl Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
     format!("{text}\n")
+}
+
+impl Journal {
+    /// What is taken back of a step while other runs rely on the paths in `held` to inherit nothing, and whether
+    /// that is all of it. The rest is due when they have ended.
+    #[must_use]
+    pub fn due<'a>(step: &'a Step, held: &BTreeSet<String>) -> (Cow<'a, Change>, bool) {
+        match step.change.blocked && held.contains(&step.path) {
+            true => (Cow::Owned(Change::default()), false),
+            false => (Cow::Borrowed(&step.change), true),
+        }
+    }
+
+    /// The paths that the run relies on to inherit nothing.
+    pub fn held(self) -> impl Iterator<Item = String> {
+        self.steps.into_iter().filter(|step| step.block).map(|step| step.path)
+    }
 }
 
 /// Reads a journal; `None` where nothing was done yet, because there is not one whole line.

@@ -53,8 +53,12 @@ fn a_journal_says_what_was_announced_whole() {
         &[1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0],
     )];
     let steps = [
-        journal::Step { path: "/C:/w".into(), change: Change::default() },
-        journal::Step { path: "/C:/w/é\"".into(), change: Change { blocked: true, inherited } },
+        journal::Step { path: "/C:/w".into(), block: false, change: Change::default() },
+        journal::Step {
+            path: "/C:/w/é\"".into(),
+            block: true,
+            change: Change { blocked: true, inherited },
+        },
     ];
     let text = header.line() + &steps[0].line() + &steps[1].line();
     let whole = journal::parse(&text).unwrap().unwrap();
@@ -74,4 +78,21 @@ fn a_journal_says_what_was_announced_whole() {
     ] {
         assert_eq!(journal::parse(text), Err(line), "{text}");
     }
+}
+
+#[test]
+fn what_another_run_relies_on_is_left_to_later() {
+    let change = Change { blocked: true, inherited: Vec::new() };
+    let step = journal::Step { path: "/C:/w/x".into(), block: true, change: change.clone() };
+    let due = |held: &[&str]| {
+        let held = held.iter().map(|path| (*path).to_owned()).collect();
+        let (change, whole) = journal::Journal::due(&step, &held);
+        (change.into_owned(), whole)
+    };
+    assert_eq!(due(&["/C:/w"]), (change, true));
+    assert_eq!(due(&["/C:/w/x"]), (Change::default(), false));
+    let other = journal::Step { path: "/C:/w".into(), block: false, change: Change::default() };
+    let header = journal::Header::new("landstrip.1", false, "/C:/t");
+    let held = journal::Journal { header, steps: vec![other, step.clone()] }.held();
+    assert_eq!(held.collect::<Vec<_>>(), ["/C:/w/x"]);
 }

@@ -3,14 +3,10 @@
 use std::ffi::c_void;
 use std::io;
 use std::mem;
-use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::{ptr, slice};
 
 use windows_sys::Win32::Security::{FreeSid, GetLengthSid, PSID, SID_AND_ATTRIBUTES};
 use windows_sys::Win32::System::Memory::{GetProcessHeap, HeapFree};
-use windows_sys::Win32::System::Threading::{
-    CreateMutexW, INFINITE, ReleaseMutex, WaitForSingleObject,
-};
 
 use super::{check_code, function, wide, words};
 
@@ -119,7 +115,8 @@ pub fn delete(name: &str) -> io::Result<()> {
     })
 }
 
-/// Exempts the container `sid` from the isolation of loopback, or ends that; other exemptions stay.
+/// Exempts the container `sid` from the isolation of loopback, or ends that; other exemptions stay. The list of
+/// them is read and then written whole: the caller sees to it that no other run does so meanwhile.
 ///
 /// # Errors
 ///
@@ -129,7 +126,6 @@ pub fn exempt(sid: &[u8], exempted: bool) -> io::Result<()> {
         function(FIREWALL, c"NetworkIsolationGetAppContainerConfig")?,
         function(FIREWALL, c"NetworkIsolationSetAppContainerConfig")?,
     );
-    let _only = Exclusive::enter()?;
     let mut own = words(sid);
     let (mut count, mut found) = (0, ptr::null_mut());
     // SAFETY: the functions have these types. The list that is returned is as long as it is said to be; it and
@@ -152,32 +148,6 @@ pub fn exempt(sid: &[u8], exempted: bool) -> io::Result<()> {
         }
         HeapFree(GetProcessHeap(), 0, found.cast::<c_void>().cast_const());
         result
-    }
-}
-
-/// The list of exemptions is read and then written whole: one of our runs at a time does so.
-struct Exclusive(OwnedHandle);
-
-impl Exclusive {
-    fn enter() -> io::Result<Exclusive> {
-        let name = wide("landstrip-loopback");
-        // SAFETY: the name ends in NUL, and the handle is ours.
-        unsafe {
-            let mutex = CreateMutexW(ptr::null(), 0, name.as_ptr());
-            if mutex.is_null() {
-                return Err(io::Error::last_os_error());
-            }
-            let mutex = OwnedHandle::from_raw_handle(mutex);
-            WaitForSingleObject(mutex.as_raw_handle(), INFINITE);
-            Ok(Exclusive(mutex))
-        }
-    }
-}
-
-impl Drop for Exclusive {
-    fn drop(&mut self) {
-        // SAFETY: the handle is open, and this thread has the mutex.
-        unsafe { ReleaseMutex(self.0.as_raw_handle()) };
     }
 }
 

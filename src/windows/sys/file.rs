@@ -13,8 +13,10 @@ use windows_sys::Win32::Security::Authorization::{
     GetSecurityInfo, SE_FILE_OBJECT, SetSecurityInfo,
 };
 use windows_sys::Win32::Security::{
-    ACL, DACL_SECURITY_INFORMATION, GetSecurityDescriptorControl,
-    PROTECTED_DACL_SECURITY_INFORMATION, SE_DACL_PROTECTED, UNPROTECTED_DACL_SECURITY_INFORMATION,
+    ACL, DACL_SECURITY_INFORMATION, GetSecurityDescriptorControl, InitializeSecurityDescriptor,
+    PROTECTED_DACL_SECURITY_INFORMATION, SE_DACL_AUTO_INHERIT_REQ, SE_DACL_AUTO_INHERITED,
+    SE_DACL_PROTECTED, SECURITY_DESCRIPTOR, SetKernelObjectSecurity, SetSecurityDescriptorControl,
+    SetSecurityDescriptorDacl, UNPROTECTED_DACL_SECURITY_INFORMATION,
 };
 use windows_sys::Win32::Storage::FileSystem::{
     BY_HANDLE_FILE_INFORMATION, FILE_FLAG_BACKUP_SEMANTICS, FILE_FLAG_OPEN_REPARSE_POINT,
@@ -86,7 +88,8 @@ impl Object {
         }
     }
 
-    /// Gives it the list `new` in place of `old`. Windows hands on what is to be inherited.
+    /// Gives it the list `new` in place of `old`. Where other things are to be inherited by then, Windows writes
+    /// the lists of everything below.
     ///
     /// # Errors
     ///
@@ -98,6 +101,9 @@ impl Object {
         let inheriting = match (old.protected, new.protected) {
             (false, true) => PROTECTED_DACL_SECURITY_INFORMATION,
             (true, false) => UNPROTECTED_DACL_SECURITY_INFORMATION,
+            _ if old.handed_on().eq(new.handed_on()) => {
+                return self.set_alone(&list, new.protected);
+            }
             _ => 0,
         };
         // SAFETY: the handle is open, and the list is a whole one that lives as long as the call.
@@ -112,6 +118,25 @@ impl Object {
                 ptr::null(),
             )
         })
+    }
+
+    /// The same, without a look at what is below.
+    fn set_alone(&self, list: &[u32], protected: bool) -> io::Result<()> {
+        // That the entries marked as inherited are.
+        const INHERITING: u16 = SE_DACL_AUTO_INHERIT_REQ | SE_DACL_AUTO_INHERITED;
+        /// `SECURITY_DESCRIPTOR_REVISION`.
+        const REVISION: u32 = 1;
+        let control = INHERITING | if protected { SE_DACL_PROTECTED } else { 0 };
+        // SAFETY: the descriptor is initialized before it is used; it and the list live as long as the calls.
+        unsafe {
+            let mut descriptor: SECURITY_DESCRIPTOR = mem::zeroed();
+            let pointer = (&raw mut descriptor).cast();
+            check(InitializeSecurityDescriptor(pointer, REVISION))?;
+            check(SetSecurityDescriptorDacl(pointer, 1, list.as_ptr().cast(), 0))?;
+            check(SetSecurityDescriptorControl(pointer, control, control))?;
+            let handle = self.0.as_raw_handle();
+            check(SetKernelObjectSecurity(handle, DACL_SECURITY_INFORMATION, pointer))
+        }
     }
 }
 
