@@ -42,7 +42,7 @@ check-macos: ## Compile and lint for macOS (on Debian, which has the sources of 
 	@tools/deps.sh $(MACOS_PACKAGES)
 	@tools/check-macos.sh
 
-check-windows: ## Compile, lint and link for Windows (on Debian, likewise)
+check-windows: ## Compile, lint and link for Windows, and test under wine (on Debian, likewise)
 	@tools/deps.sh $(WINDOWS_PACKAGES)
 	@tools/check-windows.sh
 

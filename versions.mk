@@ -11,4 +11,4 @@ ENGINE_PACKAGES := $(BUILD_PACKAGES) buildah busybox-static catatonit conmon con
     netavark podman python3-grpcio python3-yaml runc slirp4netns uidmap util-linux
 BENCH_PACKAGES := $(BUILD_PACKAGES) bubblewrap busybox-static crun git golang-github-containers-common grep runc
 MACOS_PACKAGES := $(BUILD_PACKAGES) cargo-web rust-web-clippy rust-web-src rustc-web
-WINDOWS_PACKAGES := $(MACOS_PACKAGES) gcc-mingw-w64-x86-64
+WINDOWS_PACKAGES := $(MACOS_PACKAGES) gcc-mingw-w64-x86-64 wine wine64
