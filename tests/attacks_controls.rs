@@ -108,6 +108,120 @@ fn processes_outside_are_not_adjusted_through_procfs() {
     closed("mem", &script, &[&["/"], &["/", "/proc"]], &[]);
 }
 
+/// Looks into each process that is named by an argument, or a child of its parent, and changes it. Prints `COMMAND CALL
+/// ERROR`, with 0 for none.
+const MEDDLE: &str = r#"
+import os, resource, sys
+def field(pid, name):
+    with open(f"/proc/{pid}/status") as file:
+        return next(line.split()[1] for line in file if line.startswith(name + ":"))
+def others():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if int(field(pid, "PPid")) == os.getppid() and int(pid) != os.getpid():
+                yield int(pid)
+        except OSError:
+            pass
+def write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+pids = [int(word) for word in sys.argv[1:]] or [os.getppid(), *others()]
+reader, writer = os.pipe()
+own = os.fork()
+if own == 0:
+    # It stays as long as its parent.
+    os.close(writer)
+    os.read(reader, 1)
+    os._exit(0)
+for pid in [*pids, own]:
+    name = "own" if pid == own else field(pid, "Name")
+    calls = {
+        "memory": lambda: os.close(os.open(f"/proc/{pid}/mem", os.O_RDWR)),
+        "environment": lambda: open(f"/proc/{pid}/environ", "rb").read(),
+        "addresses": lambda: open(f"/proc/{pid}/maps").read(),
+        "descriptors": lambda: os.listdir(f"/proc/{pid}/fd"),
+        "score": lambda: write(f"/proc/{pid}/oom_score_adj", "900"),
+        "dumps": lambda: write(f"/proc/{pid}/coredump_filter", "1"),
+        "limits": lambda: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0)),
+        "processors": lambda: os.sched_setaffinity(pid, os.sched_getaffinity(0)),
+        "policy": lambda: os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0)),
+        "priority": lambda: os.setpriority(os.PRIO_PROCESS, pid, 19),
+    }
+    for call, do in calls.items():
+        try:
+            do()
+            error = 0
+        except OSError as caught:
+            error = caught.errno
+        print(name, call, error)
+"#;
+
+/// The launcher's helpers are its children, as the program is, and so is what its process started before it was the
+/// launcher: none is of the run.
+#[test]
+fn no_process_of_the_launcher_is_looked_into_or_changed() {
+    const PYTHON: &str = "/usr/bin/python3";
+    if !support::have::have("meddling", &[PYTHON]) {
+        return;
+    }
+    let calls = 10;
+    let victim = Victim::new();
+    let pid = victim.0.id().to_string();
+    let bare = Command::new(PYTHON).args(["-c", MEDDLE, &pid]).output().expect("python3");
+    let lines = String::from_utf8_lossy(&bare.stdout).into_owned();
+    let done: Vec<&str> = lines.lines().filter(|line| line.starts_with("cat ")).collect();
+    assert_eq!(done.len(), calls, "{bare:?}");
+    assert!(done.iter().all(|line| line.ends_with(" 0")), "{done:?}");
+
+    let bed = Bed::new(&["put {out}/secret s"]);
+    let secret = bed.fill("{out}/secret");
+    let files = json!({"allowWrite": ["/"], "denyRead": [secret]});
+    for (network, helpers) in [
+        (json!({}), &[][..]),
+        (json!({"allowLocalBinding": true}), &["sockets"]),
+        (json!({"allowedDomains": ["listed.example"]}), &["sockets", "network"]),
+    ] {
+        let policy = bed.policy(&json!({"filesystem": files, "network": network}));
+        // It is there before, and its parent becomes the launcher.
+        let script = "cat > /dev/null 2>&1 < \"$1\" & shift; exec \"$@\"";
+        let fifo = bed.root().join("fifo");
+        let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
+        assert!(made.success());
+        // It goes with this.
+        let end = std::fs::File::options().read(true).write(true).open(&fifo).expect("the FIFO");
+        let run = Command::new("sh")
+            .args(["-c", script, "sh"])
+            .args([fifo.as_os_str(), LAUNCHER.as_ref(), "run".as_ref(), "--quiet".as_ref()])
+            .arg("-p")
+            .arg(&policy)
+            .args(["--", PYTHON, "-c", MEDDLE])
+            .output()
+            .expect("sh");
+        let lines = String::from_utf8_lossy(&run.stdout).into_owned();
+        assert!(run.status.success(), "{network}: {run:?}");
+        // Its own child can be changed, by the same calls.
+        let of = |name: &str| -> Vec<&str> {
+            let start = format!("{name} ");
+            lines.lines().filter(|line| line.starts_with(&start)).collect()
+        };
+        assert_eq!(of("own").len(), calls, "{network}: {lines}");
+        assert!(of("own").iter().all(|line| line.ends_with(" 0")), "{network}: {lines}");
+        let mut expected = vec!["landstrip", "cat"];
+        if support::have::have("helpers", &["landlock6"]) {
+            expected.push("watcher");
+        }
+        if support::have::have("helpers", &["userns"]) {
+            expected.extend(helpers);
+        }
+        for name in expected {
+            assert_eq!(of(name).len(), calls, "{network}, {name}: {lines}");
+            assert!(of(name).iter().all(|line| !line.ends_with(" 0")), "{network}: {lines}");
+        }
+        drop(end);
+        std::fs::remove_file(&fifo).expect("the FIFO");
+    }
+}
+
 #[test]
 fn settings_of_the_host_are_not_changed() {
     if !support::have::have("settings of the host", &["root"]) {

@@ -5,7 +5,7 @@
 //! refuses its configuration then, and groups cannot be told. So socket(2) is answered with a socket that a
 //! process of ours makes in there: a socket stays in the namespace that made it, whoever has it.
 
-use super::net::{Offer, Role};
+use super::net::{Offer, Role, confine};
 use super::sys::netns::{make_socket, start_maker};
 use super::sys::socket::namespace_cookie;
 use super::sys::{Errno, datagram, probe};
@@ -73,7 +73,7 @@ impl Namespace {
     /// program's sockets cannot be used from here.
     pub fn make(names: bool) -> Result<Made, Errno> {
         probe::may_copy_descriptors()?;
-        let [first, maker] = start_maker(names)?;
+        let [first, maker] = start_maker(names, confine::ruleset()?.as_fd())?;
         let socket =
             make_socket(first.as_fd(), [libc::AF_INET as u32, libc::SOCK_DGRAM as u32, 0])?;
         let cookie = namespace_cookie(&socket)?;

@@ -1,11 +1,13 @@
 //! Waiting for the program: signals, job control, the end of everything it started.
 
+use super::broker::status_of;
 use super::sys::domain::{self, Outsider, SignalScope, Watcher};
 use super::sys::signals::{self, Change, SignalSet};
 use super::sys::{self, Errno, image};
 use super::tmpdir::{self, TemporaryDirectory};
 use crate::cli::error::{Error, Failure};
 use crate::trap::{Code, Mechanism};
+use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -208,23 +210,21 @@ impl Ending {
         self.deadline
     }
 
-    /// The watcher's pid.
-    pub fn watcher(&self) -> Option<i32> {
-        self.watcher.as_ref().map(Watcher::pid)
-    }
-
     /// Kills whatever the program left, and waits until it is gone.
     pub fn end_all(self) {
         // Orphans come to us, so no child means no descendant; the watcher does not count as one.
-        if !reap() {
+        if !is_over() {
             if let Some(scope) = &self.scope {
                 scope.kill_all();
             }
             let deadline = Instant::now() + LAST_MOMENTS;
             let children = SignalSet::of(&[libc::SIGCHLD]);
-            while !reap() && Instant::now() < deadline {
+            while !is_over() && Instant::now() < deadline {
                 if self.scope.is_none() {
-                    domain::kill_children();
+                    // Until none is left, it ends every descendant: the orphans of each round become children.
+                    for child in children_of_run().unwrap_or_default() {
+                        signals::signal(child, libc::SIGKILL);
+                    }
                 }
                 children.wait_for(Duration::from_millis(100));
             }
@@ -235,13 +235,24 @@ impl Ending {
     }
 }
 
-/// Reaps what has ended; whether no child is left.
-fn reap() -> bool {
+/// Reaps what has ended; whether no child of the run is left.
+fn is_over() -> bool {
     loop {
         match signals::wait_any(false) {
             Err(_) => return true,
             Ok(Some(_)) => {}
-            Ok(None) => return false,
+            Ok(None) => return children_of_run().is_ok_and(|children| children.is_empty()),
         }
     }
+}
+
+/// The children that have the program's filter: this process can have had others, before it executed this program.
+fn children_of_run() -> io::Result<Vec<i32>> {
+    let proc = rustix::fs::open("/proc", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let filters = |pid| status_of(&proc, pid).map(|status| status.filters);
+    let own = filters(std::process::id().cast_signed())?;
+    let mut children = domain::children()?;
+    // Who cannot be looked at counts.
+    children.retain(|child| filters(*child).map_or(true, |filters| filters > own));
+    Ok(children)
 }

@@ -59,8 +59,8 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-pub use task::ALWAYS;
 use task::Task;
+pub use task::{ALWAYS, status_of};
 
 /// What a call comes to.
 enum Answer {
@@ -160,8 +160,6 @@ pub struct Run {
     proc: OwnedFd,
     /// `/proc/self/fd`, where our own descriptors can be opened again.
     own_fds: OwnedFd,
-    /// The watcher's pid.
-    watcher: OnceLock<i32>,
     memory: ipc::Objects,
     sockets: unix::Bound,
     kept: substitute::Kept,
@@ -250,7 +248,6 @@ impl Broker {
             root: open("/")?,
             proc: open("/proc")?,
             own_fds: open("/proc/self/fd")?,
-            watcher: OnceLock::new(),
             memory: ipc::Objects::new(),
             sockets: unix::Bound::default(),
             kept: substitute::Kept::default(),
@@ -279,11 +276,6 @@ impl Broker {
             own_capabilities: config.capabilities,
             pool: pool::Pool::default(),
         })
-    }
-
-    /// Says which process is the watcher.
-    pub fn keep_from(&self, watcher: i32) {
-        let _ = self.watcher.set(watcher);
     }
 
     /// Removes what the run left in `/dev/shm` and of System V objects.

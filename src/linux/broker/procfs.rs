@@ -53,29 +53,22 @@ impl Task<'_> {
         !self.broker.identity_changed() && !self.broker.guest && self.is_of_the_run(pid)
     }
 
-    /// Whether process or thread `id` was started in this run: orphans come to the launcher, so every
-    /// one descends from it. Where the launcher is the first process of a pid namespace, the others in there are
-    /// the container's.
+    /// Whether process or thread `id` was started in this run: every one descends from the launcher, to which orphans
+    /// come, or is in the pid namespace that it is the first of; and has the program's filter, which is inherited and
+    /// never removed. Helpers of ours lack that, and so do the children that the launcher's process had before.
+    /// Two of the helpers share the launcher's memory: of those, the kernel shows the broker whatever it asks for.
     fn is_of_the_run(&self, id: i32) -> bool {
         let launcher = std::process::id() as i32;
-        if launcher == 1 {
-            return status_of(&self.broker.proc, id).is_ok_and(|status| status.tgid != launcher);
-        }
-        let mut next = id;
+        let Ok(mut status) = status_of(&self.broker.proc, id) else { return false };
+        let filters = status.filters;
         for _ in 0..MAX_DEPTH {
-            let Ok(status) = status_of(&self.broker.proc, next) else { return false };
-            // The watcher is a child of the launcher, and shares its memory.
-            if Some(&status.tgid) == self.broker.watcher.get() {
-                return false;
-            }
             if status.tgid == launcher {
-                // The launcher itself is not of the run.
-                return next != id;
+                return filters > status.filters;
             }
-            if status.ppid <= 1 {
-                return false;
-            }
-            next = status.ppid;
+            let next = if launcher == 1 { launcher } else { status.ppid };
+            // There is no process 0.
+            let Ok(parent) = status_of(&self.broker.proc, next) else { return false };
+            status = parent;
         }
         false
     }

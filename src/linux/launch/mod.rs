@@ -274,9 +274,6 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     } else {
         Ending::enter(ruleset(&outer)?, scoped, temporary_directory, ceilings.time())?
     };
-    if let (Some(broker), Some(watcher)) = (&broker, ending.watcher()) {
-        broker.keep_from(watcher);
-    }
     let follower = match &broker {
         Some(broker) => broker::follow(broker).map_err(|error| no_broker_yet(&error))?,
         None => None,

@@ -31,7 +31,11 @@ pub fn confine(keep: &[BorrowedFd<'_>]) -> Result<(), Errno> {
 }
 
 /// A ruleset that grants nothing of what Landlock knows but connecting.
-fn ruleset() -> Result<OwnedFd, Errno> {
+///
+/// # Errors
+///
+/// As landlock_create_ruleset(2).
+pub fn ruleset() -> Result<OwnedFd, Errno> {
     let abi = ABI::from(i32::try_from(landlock_abi()?).unwrap_or(i32::MAX));
     let make = || {
         let mut ruleset = Ruleset::default()

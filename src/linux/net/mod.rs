@@ -8,7 +8,7 @@
 //! Whatever ends it closes every connection, and no new one is accepted: the program is left without.
 
 pub mod channel;
-mod confine;
+pub(super) mod confine;
 pub mod container;
 pub mod environment;
 pub mod proxy;

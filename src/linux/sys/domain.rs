@@ -1,11 +1,11 @@
 //! A run as a whole: who is in its domain, and how it ends.
 
-use super::signals::signal;
 use super::{Errno, last_errno};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::AtFlags;
 use rustix::process::{Signal, getppid, kill_process};
 use std::ffi::{CStr, CString, c_int, c_void};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,6 @@ pub struct SignalScope(std::marker::PhantomData<*const ()>);
 
 /// The process that ends the run when we do not live to do it.
 pub struct Watcher {
-    pid: i32,
     /// Its pipe, which closes when we die.
     alive: OwnedFd,
 }
@@ -143,7 +142,7 @@ impl SignalScope {
             let flags = libc::CLONE_VM | watcher_signal();
             libc::clone(watcher_main, top.cast(), flags, (&raw mut *watch).cast())
         };
-        if pid < 0 { Err(last_errno()) } else { Ok(Watcher { pid, alive }) }
+        if pid < 0 { Err(last_errno()) } else { Ok(Watcher { alive }) }
     }
 }
 
@@ -166,11 +165,6 @@ struct Watch {
 }
 
 impl Watcher {
-    /// Its pid.
-    pub fn pid(&self) -> i32 {
-        self.pid
-    }
-
     /// Lets it go: nothing is left to kill.
     pub fn dismiss(self) {
         // It may have been killed, with the rest of the domain.
@@ -267,14 +261,16 @@ const WAKE_UP: Duration = Duration::from_millis(20);
 /// How many times it tries to remove a directory.
 const LAST_TRIES: usize = 100;
 
-/// Kills every child of this process. Repeated until no child is left, it ends every descendant: the
-/// orphans of each round become children.
-pub fn kill_children() {
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return };
-    for thread in threads.flatten() {
-        let text = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-        for pid in text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()) {
-            signal(pid, libc::SIGKILL);
-        }
+/// The children of this process; those that have ended, too, until they are waited for.
+///
+/// # Errors
+///
+/// As reading `/proc/self/task/TID/children`, which a kernel need not have (proc_tid_children(5)).
+pub fn children() -> io::Result<Vec<i32>> {
+    let mut children = Vec::new();
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let text = std::fs::read_to_string(thread?.path().join("children"))?;
+        children.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
     }
+    Ok(children)
 }

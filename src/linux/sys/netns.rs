@@ -3,7 +3,7 @@
 use super::domain::close_all_but;
 use super::identity::set_capabilities;
 use super::route::Routes;
-use super::{Errno, last_errno};
+use super::{Errno, last_errno, restrict_self};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{
     AddressFamily, Protocol, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
@@ -29,19 +29,19 @@ type Request = [u32; 3];
 /// with `all_local`, every address is one of it.
 ///
 /// It shares this process's memory, as the watcher does and for its reason, so it makes system calls and
-/// nothing else.
+/// nothing else. It is in the Landlock domain of `ruleset`: whoever made it do something else would reach no file.
 ///
 /// # Errors
 ///
 /// As unshare(2): `EPERM` and `ENOSPC` where a host forbids namespaces.
-pub fn start_maker(all_local: bool) -> Result<[OwnedFd; 2], Errno> {
+pub fn start_maker(all_local: bool, ruleset: BorrowedFd<'_>) -> Result<[OwnedFd; 2], Errno> {
     let flags = SocketFlags::CLOEXEC;
     let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     let ((first, its_first), (second, its_second)) = (pair()?, pair()?);
     // Stack and argument live as long as the maker does, so they are leaked.
     let stack = Box::leak(vec![0u8; STACK].into_boxed_slice());
     let channels = [its_first.as_raw_fd(), its_second.as_raw_fd()];
-    let work = Box::leak(Box::new(Work { channels, all_local }));
+    let work = Box::leak(Box::new(Work { channels, all_local, ruleset: ruleset.as_raw_fd() }));
     // SAFETY: `maker_main` runs on a stack of its own, and nobody else uses its argument. It has a copy of
     // the table of descriptors, and so of the two in there.
     let pid = unsafe {
@@ -100,21 +100,25 @@ fn receive(channel: BorrowedFd<'_>) -> Result<(i32, Option<OwnedFd>), Errno> {
 struct Work {
     channels: [RawFd; 2],
     all_local: bool,
+    ruleset: RawFd,
 }
 
 extern "C" fn maker_main(argument: *mut c_void) -> c_int {
     // SAFETY: `start_maker` leaked this for us.
-    let Work { channels, all_local } = unsafe { &*argument.cast::<Work>() };
+    let Work { channels, all_local, ruleset } = unsafe { &*argument.cast::<Work>() };
     // SAFETY: by-value calls, of which none fails, so that none writes the errno which is shared with the
     // launcher's thread.
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"sockets".as_ptr());
     }
-    close_all_but(channels[0], channels[1]);
-    // SAFETY: nobody closes them in this process's table.
-    let channels = channels.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
-    let entered = enter_namespace(*all_local);
+    // SAFETY: nobody closes these in this process's table while they are used.
+    let (ruleset, channels) = unsafe {
+        (BorrowedFd::borrow_raw(*ruleset), channels.map(|fd| BorrowedFd::borrow_raw(fd)))
+    };
+    // Meanwhile the launcher's thread waits, so that the errno is not in use.
+    let entered = restrict_self(ruleset).and_then(|()| enter_namespace(*all_local));
+    close_all_but(channels[0].as_raw_fd(), channels[1].as_raw_fd());
     let _ = tell(channels[0], entered.err(), None);
     if entered.is_ok() {
         let mut open = [true; 2];
