@@ -1,7 +1,7 @@
 //! Addresses and servers of this host.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, UdpSocket};
 use std::thread;
 
 /// Addresses of this host that other hosts can reach; connecting a datagram socket sends nothing.
@@ -38,6 +38,9 @@ pub fn answering(answer: &'static str) -> u16 {
                     let length = answer.len();
                     let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n");
                     let _ = client.write_all((head + answer).as_bytes());
+                    let _ = client.shutdown(Shutdown::Write);
+                    // What comes after that is no reason for a reset, which takes an answer with it.
+                    let _ = std::io::copy(&mut client, &mut std::io::sink());
                 }
             });
         }
