@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, Shutdown, SocketType, shutdown};
 use rustix::pipe::{
     PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
 };
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -31,6 +31,8 @@ const MUCH: usize = 16 << 20;
 /// Pipes that are kept for the next connection that has something to say. A user has a limit for all pipes
 /// (`pipe-user-pages-soft` of proc(5)): 64 of the large ones.
 const KEPT: usize = 4;
+/// When a pipe is tried again where there was none.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Both forms of loopback, in the order in which they are tried.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
@@ -219,6 +221,8 @@ struct Pipe {
 
 thread_local! {
     static EMPTY: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
+    /// When a new pipe had too little room.
+    static SCARCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
@@ -234,8 +238,12 @@ impl Pipe {
         if let Some(pipe) = EMPTY.with_borrow_mut(Vec::pop) {
             return Ok(pipe);
         }
+        if SCARCE.get().is_some_and(|since| since.elapsed() < AGAIN) {
+            return Err(Errno::NOBUFS.into());
+        }
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         if fcntl_getpipe_size(&writer)? < USUAL {
+            SCARCE.set(Some(Instant::now()));
             return Err(Errno::NOBUFS.into());
         }
         Ok(Pipe { reader, writer, is_large: false })
