@@ -12,6 +12,7 @@ use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use support::have::have;
+use support::internet::{bare, boxed, internet};
 use support::net::answering;
 use support::{Bed, Run, finish, without_namespaces};
 
@@ -666,4 +667,42 @@ fn the_plan_and_why_say_how_names_are_found() {
         let (named, _, why) = notes(&[]);
         assert!(named.contains("every program") && why == named, "{named} {why}");
     }
+}
+
+/// A resolver takes a name of hosts(5) for its address, and the connection still means the name; in the host's network
+/// namespace, too.
+#[test]
+fn a_name_of_the_file_of_hosts_is_reached() {
+    if !internet("names of /etc/hosts") {
+        return;
+    }
+    let script = "for host in hosts.example also.example closed.example 203.0.113.1; do
+        curl -sSf -m 20 --noproxy '*' http://$host/x >&2 && echo $host reached || echo $host not
+    done";
+    let lines = |reached: [&str; 4]| {
+        let hosts = ["hosts.example", "also.example", "closed.example", "203.0.113.1"];
+        hosts
+            .into_iter()
+            .zip(reached)
+            .map(|(host, end)| format!("{host} {end}"))
+            .collect::<Vec<_>>()
+    };
+    let run = bare(&Bed::new(&[]), script);
+    assert_eq!(run.lines, lines(["reached"; 4]), "the control: {run:?}");
+    let network = json!({"allowedDomains": ["hosts.example", "also.example"]});
+    let check = |run: Run| {
+        assert_eq!(run.lines, lines(["reached", "reached", "not", "not"]), "{run:?}");
+        let says = |trap: &Value| trap["message"].as_str().unwrap_or_default().to_owned();
+        let said: Vec<String> = run.traps.iter().map(says).collect();
+        for other in ["closed.example", "203.0.113.1"] {
+            let message = format!("in it, the client names {other} instead");
+            assert!(said.contains(&message), "{other}: {said:?}");
+        }
+    };
+    check(boxed(&Bed::new(&[]), &network, script));
+    check(without_namespaces(|| boxed(&Bed::new(&[]), &network, script)));
+    // One that is not listed has an address that nothing leads to.
+    let run = boxed(&Bed::new(&[]), &json!({"allowedDomains": ["listed.example"]}), script);
+    assert_eq!(run.lines, lines(["not"; 4]), "{run:?}");
+    assert!(run.traps.iter().any(|trap| trap["target"] == "203.0.113.1:80"), "{run:?}");
 }

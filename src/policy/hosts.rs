@@ -12,7 +12,7 @@ use super::resolved::Network;
 use super::rule::Located;
 
 /// A host as requests name one: by a name or by an address.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Host {
     /// A name, checked and in lower case.
     Name(String),

@@ -62,6 +62,10 @@ impl Broker {
             None if reach(ip) != Reach::Outside && control.is_host(port) => {
                 Some(Purpose::Host(port))
             }
+            // What a listed name has in hosts(5), the proxy goes on with by name.
+            None if reach(ip) == Reach::Outside && control.is_place(ip) => {
+                Some(Purpose::Address(to)).filter(|_| self.endpoints.lists_hosts())
+            }
             None if !self.answers_names() => None,
             None if synthetic(ip).is_some() => Some(Purpose::Address(to)),
             None => Some(Purpose::Names).filter(|_| port == NAMES),

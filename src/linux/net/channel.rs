@@ -9,9 +9,9 @@ use crate::linux::sys::Errno;
 use crate::policy::Origin;
 use rustix::net::{RecvFlags, SendFlags, getsockname, recv, send};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -103,25 +103,37 @@ pub struct Control {
     ports: [u16; 2],
     /// Ports of loopback that are those of the helper's, and not of the program's.
     host: Vec<u16>,
+    /// Addresses that stand for names.
+    places: HashSet<IpAddr>,
     finished: AtomicBool,
 }
 
 impl Control {
     /// An end over `socket`; the proxy, if there is one, listens on `held`, and leads to the ports `host` of its
-    /// own loopback.
-    pub fn new(socket: OwnedFd, held: Vec<OwnedFd>, host: Vec<u16>) -> Control {
+    /// own loopback, and knows names for the addresses `places`.
+    pub fn new(
+        socket: OwnedFd,
+        held: Vec<OwnedFd>,
+        host: Vec<u16>,
+        places: HashSet<IpAddr>,
+    ) -> Control {
         let mut ports = [0; 2];
         for name in held.iter().filter_map(|socket| getsockname(socket).ok()) {
             if let Ok(name) = SocketAddr::try_from(name) {
                 ports[usize::from(name.is_ipv6())] = name.port();
             }
         }
-        Control { socket, held, ports, host, finished: AtomicBool::new(false) }
+        Control { socket, held, ports, host, places, finished: AtomicBool::new(false) }
     }
 
     /// Whether this port of loopback is the one of the helper's.
     pub fn is_host(&self, port: u16) -> bool {
         self.host.contains(&port)
+    }
+
+    /// Whether this address, as it is without a form of IPv6 around it, stands for a name.
+    pub fn is_place(&self, address: IpAddr) -> bool {
+        self.places.contains(&address)
     }
 
     /// The proxy's port on 127.0.0.1; 0 without a proxy.

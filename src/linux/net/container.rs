@@ -17,9 +17,11 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, send, sendmsg, socket_with,
     socketpair,
 };
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -34,6 +36,8 @@ const SOCKETS: usize = 2;
 pub struct Outside {
     /// Its end of the channel to the helper, where the policy needs one. When it closes, the helper ends.
     helper: Option<OwnedFd>,
+    /// Addresses that stand for names to it, see [`Domains::places`].
+    places: HashSet<IpAddr>,
     /// The runtime's network namespace.
     namespace: u64,
 }
@@ -53,8 +57,10 @@ impl Outside {
             let domains = hosts.map(|hosts| Domains::new(hosts, env, false)).transpose()?;
             Ok(Domains { ports, ..domains.unwrap_or_default() })
         };
-        let helper = needed.then(|| fork(domains()?)).transpose()?;
-        Ok(Outside { helper, namespace: own_namespace()? })
+        let domains = needed.then(domains).transpose()?;
+        let places = domains.iter().flat_map(|domains| domains.places.keys().copied()).collect();
+        let helper = domains.map(fork).transpose()?;
+        Ok(Outside { helper, places, namespace: own_namespace()? })
     }
 
     /// The network namespace of this process, by its cookie, where that is not the runtime's: loopback in there is
@@ -91,7 +97,7 @@ impl Outside {
             Failure::new(Code::SandboxSetupFailed, format!("the network helper: {error}"))
         })?;
         hand_over(channel.as_fd(), &text, &offers).map_err(|errno| failed("it is gone", errno))?;
-        let control = Control::new(channel, held(&offers)?, ports);
+        let control = Control::new(channel, held(&offers)?, ports, self.places);
         Ok(Some(Helper { control: Arc::new(control) }))
     }
 }

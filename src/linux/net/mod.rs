@@ -20,7 +20,7 @@ use crate::cli::error::Failure;
 use crate::policy::Hosts;
 use crate::trap::Code;
 use channel::Control;
-use proxy::{Resolver, Upstream};
+use proxy::{Places, Resolver, Upstream};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socketpair};
 use std::ffi::OsString;
 use std::io;
@@ -50,6 +50,9 @@ pub struct Domains {
     pub hosts: Hosts,
     /// How names are looked up.
     pub resolver: Resolver,
+    /// Addresses that stand for names which the lists allow: a program that looks names up in hosts(5) connects to
+    /// those.
+    pub places: Places,
     /// How connections go out.
     pub upstream: Upstream,
     /// Somebody can be asked about what the lists refuse.
@@ -76,7 +79,8 @@ impl Domains {
             Failure::new(Code::SandboxSetupFailed, format!("the proxy to go out by: {why}"))
         })?;
         let resolver = Resolver::of_host();
-        Ok(Domains { hosts, resolver, upstream, asks, ports: Vec::new() })
+        let places = resolver.places(&hosts);
+        Ok(Domains { hosts, resolver, places, upstream, asks, ports: Vec::new() })
     }
 }
 
@@ -139,7 +143,8 @@ impl Network {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(|errno| failed("socketpair", errno))?;
         rustix::io::ioctl_fionbio(&theirs, true).map_err(|errno| failed("ioctl", errno))?;
-        let control = Control::new(ours, held(&offers)?, Vec::new());
+        let places = domains.iter().flat_map(|domains| domains.places.keys().copied()).collect();
+        let control = Control::new(ours, held(&offers)?, Vec::new(), places);
         let work = || {
             let sockets = offers.iter().map(|offer| offer.socket.as_fd());
             let others = [Some(theirs.as_fd()), maker.as_ref().map(AsFd::as_fd)];

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use crate::linux::net::Domains;
     use crate::linux::net::channel::Channel;
-    use crate::linux::net::proxy::{Resolver, Upstream};
+    use crate::linux::net::proxy::Resolver;
     use crate::policy::{Hosts, Located, Network, Origin};
     use proptest::prelude::*;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -248,9 +248,7 @@ mod tests {
         let domains = Domains {
             hosts: Hosts::new(&network).unwrap(),
             resolver: Resolver::new("", "search a.example corp.example.\n"),
-            upstream: Upstream::default(),
-            asks: false,
-            ports: Vec::new(),
+            ..Domains::default()
         };
         runtime
             .block_on(async { work(&Gate::new(domains, Arc::new(Channel::new(theirs).unwrap()))) })

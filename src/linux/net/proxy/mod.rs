@@ -17,7 +17,7 @@ use super::Domains;
 use super::channel::{Channel, Client, Purpose, Refused};
 use crate::policy::endpoint::host_line;
 use crate::policy::{Host, Hosts, Located, Origin, Reachable, Unreachable};
-pub use names::Resolver;
+pub use names::{Places, Resolver};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -65,6 +65,7 @@ impl fmt::Display for Failed {
 pub struct Gate {
     hosts: Hosts,
     resolver: Resolver,
+    places: Places,
     upstream: Upstream,
     /// Somebody may be asked about what the lists refuse.
     asks: bool,
@@ -85,10 +86,11 @@ pub enum Asking<'a> {
 impl Gate {
     /// A gate that holds what `domains` say.
     pub fn new(domains: Domains, channel: Arc<Channel>) -> Gate {
-        let Domains { hosts, resolver, upstream, asks, ports } = domains;
+        let Domains { hosts, resolver, places, upstream, asks, ports } = domains;
         Gate {
             hosts,
             resolver,
+            places,
             upstream,
             asks,
             names: dns::Names::default(),
@@ -129,7 +131,7 @@ impl Gate {
                 let asker = Asker { task, protocol: "tcp" };
                 let host = match self.names.synthetic.name(at.ip()) {
                     Some(name) => Host::Name(name),
-                    None => Host::Address(at.ip().to_canonical()),
+                    None => self.host_at(at),
                 };
                 let (to_host, mut said) = ((&host, at.port()), Vec::new());
                 let opened = match to {
@@ -160,6 +162,29 @@ impl Gate {
                 }
             }
         }
+    }
+
+    /// The host that is meant by an address: where that is not listed itself, one whose name hosts(5) has it for.
+    fn host_at(&self, at: SocketAddr) -> Host {
+        let (address, port) = (at.ip().to_canonical(), Some(at.port()));
+        let itself = Host::Address(address);
+        match (self.hosts.decide(&itself, port), self.places.get(&address)) {
+            (Reachable::No(Unreachable::Unlisted, _), Some(names)) => {
+                let is_open = |name: &&Host| self.is_open(name, at.port());
+                names.iter().find(is_open).or(names.first()).cloned().unwrap_or(itself)
+            }
+            _ => itself,
+        }
+    }
+
+    fn is_open(&self, host: &Host, port: u16) -> bool {
+        matches!(self.hosts.decide(host, Some(port)), Reachable::Yes(_))
+    }
+
+    /// Whether hosts(5) has both names for one address: who may reach both at `port` may call the one by the other.
+    fn are_one(&self, port: u16, names: [&Host; 2]) -> bool {
+        names.into_iter().all(|name| self.is_open(name, port))
+            && self.places.values().any(|of| names.into_iter().all(|name| of.contains(name)))
     }
 
     /// Connects to `host` at `port`, if it may be reached. A client that is `waiting` and goes away ends a

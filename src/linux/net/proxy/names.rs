@@ -1,9 +1,10 @@
 //! Looking names up, from what was read before the helper gave up files: `/etc/hosts`, and the servers in
 //! `/etc/resolv.conf`.
 
+use crate::policy::{Host, Hosts, Reachable};
 use simple_dns::rdata::RData;
 use simple_dns::{CLASS, Name, Packet, PacketFlag, Question, RCODE, TYPE};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +23,9 @@ const SERVERS: usize = 3;
 const REMEMBERED: usize = 1024;
 /// How long a name is remembered at most.
 const LONG: Duration = Duration::from_secs(60);
+
+/// Names of hosts by address.
+pub type Places = HashMap<IpAddr, BTreeSet<Host>>;
 
 /// Looks names up.
 #[derive(Default)]
@@ -77,6 +81,21 @@ impl Resolver {
         });
         let search = search.unwrap_or_default();
         Resolver { hosts: known, servers, search, ..Resolver::default() }
+    }
+
+    /// The addresses that hosts(5) has for names which `hosts` allow, with those names.
+    pub fn places(&self, hosts: &Hosts) -> Places {
+        let mut places = Places::new();
+        for (name, addresses) in &self.hosts {
+            let Ok(host) = Host::parse(name) else { continue };
+            if !matches!(hosts.decide(&host, None), Reachable::Yes(_)) {
+                continue;
+            }
+            for address in addresses {
+                places.entry(address.to_canonical()).or_default().insert(host.clone());
+            }
+        }
+        places
     }
 
     /// Whether it is what this host calls itself, which many a program looks up.

@@ -104,7 +104,7 @@ fn disagrees(gate: &Gate, (host, port): (&Host, u16), name: &str) -> Option<Stri
     let shown: String = name.chars().take(255).collect();
     match (Host::parse(name), host) {
         (Err(_), _) => Some(format!("in it, the client names {shown:?}, which is no host")),
-        (Ok(said), host) if said == *host => None,
+        (Ok(said), host) if said == *host || gate.are_one(port, [&said, host]) => None,
         // Everything at a listed address may be reached, by whatever name it is called.
         (Ok(said), Host::Address(_)) => match gate.hosts.decide(&said, Some(port)) {
             Reachable::No(Unreachable::Denied, _) => {
