@@ -1,8 +1,9 @@
 //! Entries of access control lists mean what the policy means, and are taken back whole: on a model of a file
 //! system whose lists inherit as MS-DTYP, 2.5.3.4 has it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use landstrip::lower::appcontainer::journal::{Journal, Step};
 use landstrip::lower::appcontainer::{Ace, Change, Dacl, Plan, command, dacl, plan};
 use landstrip::policy::{Access, Decider, FsView, Kind, MemoryTree};
 use proptest::prelude::*;
@@ -10,8 +11,9 @@ use serde_json::{Value, json};
 
 use super::arbitrary::{cases, filesystem, is_within, path, probes, resolved, tree};
 
-/// The run's container, the user, and every container.
+/// The run's container, that of another run, the user, and every container.
 const CONTAINER: &[u8] = b"\x01\x02\0\0\0\0\0\x0f\x02\0\0\0\x09\0\0\0";
+const OTHER: &[u8] = b"\x01\x02\0\0\0\0\0\x0f\x02\0\0\0\x08\0\0\0";
 const USER: &[u8] = b"\x01\x01\0\0\0\0\0\x05\x12\0\0\0";
 const PACKAGES: &[u8] = b"\x01\x02\0\0\0\0\0\x0f\x02\0\0\0\x01\0\0\0";
 
@@ -74,20 +76,35 @@ fn set(lists: &mut Lists, path: &str, list: Dacl) {
 }
 
 /// As a launch does it: what is below first.
-fn apply(lists: &mut Lists, plan: &Plan) -> Vec<(String, Change)> {
+fn apply(lists: &mut Lists, plan: &Plan, sid: &[u8]) -> Vec<Step> {
     let mut done = Vec::new();
     for entry in plan.entries.iter().rev() {
         let before = list(lists, &entry.path);
         let change = before.change(entry.block);
-        set(lists, &entry.path, before.granted(&change, &entry.aces(CONTAINER)));
-        done.push((entry.path.clone(), change));
+        set(lists, &entry.path, before.granted(&change, &entry.aces(sid)));
+        done.push(Step { path: entry.path.clone(), block: entry.block, change });
     }
     done
 }
 
-/// What the run's container may do to an object.
-fn granted(lists: &Lists, path: &str) -> u32 {
-    let counts = |ace: &&Ace| ace.sid() == Some(CONTAINER) && ace.flags & dacl::INHERIT_ONLY == 0;
+/// Takes back what is due while others rely on what they hold, and returns the rest.
+fn take_back(lists: &mut Lists, done: Vec<Step>, sid: &[u8], held: &BTreeSet<String>) -> Vec<Step> {
+    let mut left = Vec::new();
+    for step in done.into_iter().rev() {
+        let (change, whole) = Journal::due(&step, held);
+        let now = list(lists, &step.path);
+        set(lists, &step.path, now.taken_back(&change, sid));
+        if !whole {
+            left.push(step);
+        }
+    }
+    left.reverse();
+    left
+}
+
+/// What a run's container may do to an object.
+fn granted(lists: &Lists, path: &str, sid: &[u8]) -> u32 {
+    let counts = |ace: &&Ace| ace.sid() == Some(sid) && ace.flags & dacl::INHERIT_ONLY == 0;
     list(lists, path).aces.iter().filter(counts).filter_map(Ace::mask).fold(0, |all, one| all | one)
 }
 
@@ -155,13 +172,13 @@ proptest! {
         }
         let before = lists(&tree, &odd);
         let mut lists = before.clone();
-        apply(&mut lists, &plan);
+        apply(&mut lists, &plan, CONTAINER);
         let decider = Decider::new(&policy);
         for path in probes(&tree).iter().filter(|path| *path != "/") {
             if matches!(tree.kind(path), Kind::Symlink(_)) {
                 continue;
             }
-            let mask = granted(&lists, path);
+            let mask = granted(&lists, path, CONTAINER);
             prop_assert_eq!(mask & NEVER, 0, "{}", path);
             let exists = tree.kind(path) != Kind::Absent;
             for (access, bit) in [(Access::Read, READ), (Access::Write, WRITE)] {
@@ -188,14 +205,39 @@ proptest! {
         let Some(policy) = resolved(&doc, &tree) else { return Ok(()) };
         let before = lists(&tree, &odd);
         let mut lists = before.clone();
-        let mut done = apply(&mut lists, &plan(&policy, &tree, 1));
+        let mut done = apply(&mut lists, &plan(&policy, &tree, 1), CONTAINER);
         // As after a crash in the middle: the last one was announced, and not done.
         for cut in [done.len() / 2, 0] {
-            for (path, change) in done.drain(cut..).rev() {
-                let now = list(&lists, &path);
-                set(&mut lists, &path, now.taken_back(&change, CONTAINER));
+            let left = take_back(&mut lists, done.split_off(cut), CONTAINER, &BTreeSet::new());
+            prop_assert_eq!(left, []);
+        }
+        prop_assert_eq!(lists, before);
+    }
+
+    #[test]
+    fn runs_that_overlap_keep_their_denials(
+        docs in (closed(0), closed(0)), tree in tree(), odd in prop::collection::vec(path(), 0..3),
+    ) {
+        let (Some(one), Some(two)) = (resolved(&docs.0, &tree), resolved(&docs.1, &tree)) else { return Ok(()) };
+        let (first, second) = (plan(&one, &tree, 1), plan(&two, &tree, 1));
+        let before = lists(&tree, &odd);
+        let mut lists = before.clone();
+        let first = apply(&mut lists, &first, OTHER);
+        let steps = apply(&mut lists, &second, CONTAINER);
+        let held = steps.iter().filter(|step| step.block).map(|step| step.path.clone()).collect();
+        let left = take_back(&mut lists, first, OTHER, &held);
+        let decider = Decider::new(&two);
+        for path in probes(&tree).iter().filter(|path| *path != "/" && !refused(&second)) {
+            if matches!(tree.kind(path), Kind::Absent | Kind::Symlink(_)) {
+                continue;
+            }
+            for (access, bit) in [(Access::Read, READ), (Access::Write, WRITE)] {
+                let is = granted(&lists, path, CONTAINER) & bit != 0;
+                prop_assert!(!is || decider.decide(access, path.as_bytes()).is_allowed(), "{:?} {}", access, path);
             }
         }
+        prop_assert_eq!(take_back(&mut lists, steps, CONTAINER, &BTreeSet::new()), []);
+        prop_assert_eq!(take_back(&mut lists, left, OTHER, &BTreeSet::new()), []);
         prop_assert_eq!(lists, before);
     }
 

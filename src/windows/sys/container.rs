@@ -27,6 +27,8 @@ type SetConfig = unsafe extern "system" fn(count: u32, sids: *const SID_AND_ATTR
 
 const PROFILES: &str = "userenv.dll";
 const FIREWALL: &str = "firewallapi.dll";
+/// `ERROR_NOT_FOUND`.
+const NOT_FOUND: i32 = 1168;
 /// `SE_GROUP_ENABLED`.
 const ENABLED: u32 = 4;
 
@@ -109,10 +111,14 @@ pub fn delete(name: &str) -> io::Result<()> {
     let function = function(PROFILES, c"DeleteAppContainerProfile")?;
     let name = wide(name);
     // SAFETY: the function has this type, and the name ends in NUL.
-    check_result(unsafe {
+    let result = check_result(unsafe {
         let function: Delete = mem::transmute(function);
         function(name.as_ptr())
-    })
+    });
+    match result {
+        Err(error) if error.raw_os_error() == Some(NOT_FOUND) => Ok(()),
+        other => other,
+    }
 }
 
 /// Exempts the container `sid` from the isolation of loopback, or ends that; other exemptions stay. The list of
