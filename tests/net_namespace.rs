@@ -5,7 +5,7 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
@@ -146,6 +146,73 @@ fn the_namespace_is_not_changed_from_inside() {
             .error("EPERM"),
         ],
     );
+}
+
+/// Urgent data of TCP stays where it was said, and so does what follows; by a relayed port and by the proxy.
+#[test]
+fn urgent_data_is_passed_on() {
+    // What each end says, and hears: reading stops before what is urgent.
+    const ENDS: &str = r"
+import os, select, socket, sys
+def say(s):
+    s.sendall(b'before ')
+    s.send(b'!', socket.MSG_OOB)
+    s.sendall(b' after')
+    s.shutdown(socket.SHUT_WR)
+def hear(s):
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+    poll = select.poll()
+    poll.register(s, select.POLLRDHUP)
+    assert poll.poll(60000)
+    print(s.recv(99), s.recv(99), s.recv(99), flush=True)
+";
+    const SERVER: &str = r"
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1], flush=True)
+while True:
+    s, _ = listener.accept()
+    assert s.recv(3) == b'\0hi'
+    s.sendall(b'ok')
+    hear(s)
+    say(s)
+";
+    const CLIENT: &str = r"
+at = int(sys.argv[1])
+for way in sys.argv[2:]:
+    port = int(os.environ['HTTP_PROXY'].rsplit(':', 1)[1]) if way == 'proxy' else at
+    s = socket.create_connection(('127.0.0.1', port), 60)
+    if way == 'proxy':
+        s.sendall(b'CONNECT a.localhost:%d HTTP/1.1\r\n\r\n' % at)
+        head = b''
+        while not head.endswith(b'\r\n\r\n'): head += s.recv(1)
+    s.sendall(b'\0hi')
+    assert s.recv(2) == b'ok'
+    say(s)
+    hear(s)
+";
+    if !have("urgent data", &["netns", PYTHON]) {
+        return;
+    }
+    let mut server = Command::new(PYTHON);
+    let server = server.args(["-c", &(ENDS.to_owned() + SERVER)]).stdout(Stdio::piped());
+    let mut server = server.spawn().expect("a server");
+    let mut heard = BufReader::new(server.stdout.take().expect("its output")).lines();
+    let mut next = || heard.next().expect("a line").expect("text");
+    let port = next();
+    let client = ENDS.to_owned() + CLIENT;
+    let whole = "b'before ' b'! after' b''";
+    let bare = Command::new(PYTHON).args(["-c", &client, &port, "bare"]).output().expect("python");
+    assert_eq!(String::from_utf8_lossy(&bare.stdout).trim_end(), whole, "the control: {bare:?}");
+    assert_eq!(next(), whole, "the control");
+    let number: u16 = port.parse().expect("a port");
+    let network =
+        json!({"hostPorts": [number], "allowedDomains": [format!("a.localhost:{number}")]});
+    let run = [PYTHON, "-c", &client, &port, "relay", "proxy"];
+    let run = Bed::new(&[]).launch(&with(network), &[], &run);
+    server.kill().expect("kill");
+    server.wait().expect("wait");
+    assert_eq!(run.lines, [whole, whole], "{run:?}");
+    assert_eq!([next(), next()], [whole, whole]);
 }
 
 /// The program is in no user namespace: nothing that it sees has changed.

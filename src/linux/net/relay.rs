@@ -1,9 +1,12 @@
 //! Joining two connections: bytes go from one to the other without being copied, splice(2), or by few large copies
 //! where there is no pipe for that.
 
+use crate::linux::sys::socket::is_at_mark;
 use crate::linux::sys::{Errno, netns};
-use rustix::net::sockopt::set_socket_linger;
-use rustix::net::{AddressFamily, Shutdown, SocketType, shutdown};
+use rustix::net::sockopt::{set_socket_linger, set_socket_oobinline};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketType, recv, send, shutdown,
+};
 use rustix::pipe::{
     PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
 };
@@ -94,6 +97,7 @@ pub async fn join(one: &TcpStream, other: &TcpStream) -> io::Result<()> {
     for stream in [one, other] {
         // What is said in small pieces is not to wait for more of it.
         stream.set_nodelay(true)?;
+        keep_urgent(stream)?;
         // Until all is said, an end is none: that of this process, too.
         reset(stream);
     }
@@ -120,6 +124,15 @@ pub fn reset(stream: &impl AsFd) {
     let _ = set_socket_linger(stream, Some(Duration::ZERO));
 }
 
+/// Leaves urgent data of TCP (RFC 6093) where it was said: otherwise what reads passes it over.
+///
+/// # Errors
+///
+/// As setsockopt(2).
+pub fn keep_urgent(stream: &TcpStream) -> io::Result<()> {
+    Ok(set_socket_oobinline(stream, true)?)
+}
+
 /// Moves what `from` says to `to`. A pipe is in use only while it holds something, so a connection that is
 /// silent takes no more than its two sockets.
 async fn pump(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
@@ -134,11 +147,15 @@ async fn pump(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
         };
         loop {
             let got = match from.try_io(Interest::READABLE, || pipe.fill(from.as_fd())) {
-                Ok(0) => {
+                Ok(Got::Piped(0)) => {
                     pipe.keep();
                     return end(to);
                 }
-                Ok(got) => got,
+                Ok(Got::Piped(got)) => got,
+                Ok(Got::Urgent(byte)) => {
+                    say_urgent(to, byte).await?;
+                    continue;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             };
@@ -156,6 +173,12 @@ async fn pump(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
     }
 }
 
+/// Says what is urgent.
+async fn say_urgent(to: &TcpStream, byte: u8) -> io::Result<()> {
+    let say = || Ok(send(to, &[byte], SendFlags::OOB | SendFlags::NOSIGNAL)?);
+    to.async_io(Interest::WRITABLE, say).await.map(|_| ())
+}
+
 /// Ends what is said to `to`, unless it has gone.
 fn end(to: &TcpStream) -> io::Result<()> {
     match shutdown(to, Shutdown::Write) {
@@ -166,6 +189,14 @@ fn end(to: &TcpStream) -> io::Result<()> {
 
 /// Moves some of what `from` says to `to`, without a pipe: how many bytes, 0 at the end.
 async fn copy(from: &TcpStream, to: &TcpStream) -> io::Result<usize> {
+    if is_at_mark(from.as_fd()) {
+        let mut byte = [0];
+        return match from.try_read(&mut byte) {
+            Ok(1..) => say_urgent(to, byte[0]).await.map(|()| 1),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(1),
+            end => end,
+        };
+    }
     let moved = BUFFER.with_borrow_mut(|buffer| {
         buffer.resize(COPIED[0], 0);
         let room = COPIED[usize::from(HELD.load(Ordering::Relaxed) >= MUCH)];
@@ -210,6 +241,14 @@ impl Drop for Held {
     fn drop(&mut self) {
         HELD.fetch_sub(self.0.len(), Ordering::Relaxed);
     }
+}
+
+/// What was read of a connection.
+enum Got {
+    /// So many bytes, which are in a pipe.
+    Piped(usize),
+    /// A byte that is urgent.
+    Urgent(u8),
 }
 
 /// A pipe between two sockets.
@@ -266,8 +305,17 @@ impl Pipe {
         });
     }
 
-    fn fill(&self, from: BorrowedFd<'_>) -> io::Result<usize> {
-        Ok(splice(from, None, &self.writer, None, ROOM, FLAGS)?)
+    /// Reads of `from`. At urgent data splice(2) stops as if there were nothing, or no more.
+    fn fill(&self, from: BorrowedFd<'_>) -> io::Result<Got> {
+        let piped = splice(from, None, &self.writer, None, ROOM, FLAGS);
+        if !matches!(piped, Ok(0) | Err(Errno::AGAIN)) || !is_at_mark(from) {
+            return Ok(Got::Piped(piped?));
+        }
+        let mut byte = [0];
+        Ok(match recv(from, &mut byte, RecvFlags::DONTWAIT)? {
+            (0, _) => Got::Piped(0),
+            _ => Got::Urgent(byte[0]),
+        })
     }
 
     fn drain(&self, to: BorrowedFd<'_>, length: usize) -> io::Result<usize> {

@@ -1,7 +1,7 @@
 //! Socket calls on addresses that arrive as bytes.
 
 use super::{Errno, check};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// connect(2) to the raw address `address`.
 ///
@@ -40,6 +40,16 @@ pub fn bind_without_port(socket: &OwnedFd) -> Result<(), Errno> {
         )
     }))
     .map(|_| ())
+}
+
+/// Whether what is to be read next of `socket` is urgent (`SIOCATMARK`, tcp(7)).
+#[must_use]
+pub fn is_at_mark(socket: BorrowedFd<'_>) -> bool {
+    const SIOCATMARK: u32 = 0x8905;
+    let mut at: libc::c_int = 0;
+    // SAFETY: the kernel writes one int.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCATMARK as _, &raw mut at) };
+    result == 0 && at != 0
 }
 
 /// The number that the network namespace of `socket` has for as long as the kernel runs

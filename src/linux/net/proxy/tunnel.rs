@@ -25,6 +25,8 @@ pub async fn run(
     mut said: Vec<u8>,
     to: (&Host, u16),
 ) -> io::Result<()> {
+    relay::keep_urgent(&client)?;
+    relay::keep_urgent(&server)?;
     pass_over_blank(&mut said, &mut server).await?;
     let mut settled = first::look(&said);
     // A server may speak first.
