@@ -225,7 +225,7 @@ fn half_closed_connections() {
         OPEN,
         "
 s = connect('HOST', 7)
-s.sendall(b'x' * 3_000_000)
+s.sendall(b'\\0' * 3_000_000)
 s.shutdown(socket.SHUT_WR)
 assert s.makefile().read() == '3000000\\n'
 ",
