@@ -216,9 +216,11 @@ proptest! {
 
     #[test]
     fn runs_that_overlap_keep_their_denials(
-        docs in (closed(0), closed(0)), tree in tree(), odd in prop::collection::vec(path(), 0..3),
+        docs in (closed(0), closed(0)), same in any::<bool>(), tree in tree(),
+        odd in prop::collection::vec(path(), 0..3),
     ) {
-        let (Some(one), Some(two)) = (resolved(&docs.0, &tree), resolved(&docs.1, &tree)) else { return Ok(()) };
+        let other = if same { &docs.0 } else { &docs.1 };
+        let (Some(one), Some(two)) = (resolved(&docs.0, &tree), resolved(other, &tree)) else { return Ok(()) };
         let (first, second) = (plan(&one, &tree, 1), plan(&two, &tree, 1));
         let before = lists(&tree, &odd);
         let mut lists = before.clone();
