@@ -13,6 +13,7 @@ for_windows() {
         "$1" "$2" --locked -Zbuild-std=std,panic_abort -Zpanic-abort-tests --target "$triple" "${@:3}"
 }
 for_windows cargo-clippy clippy --bins --test windows -- -D warnings
+triple=aarch64-pc-windows-msvc for_windows cargo-clippy clippy -- -D warnings
 for_windows cargo test --no-run --test windows
 
 # The standard library takes its random numbers from a library that wine 8 has not.
