@@ -250,6 +250,37 @@ fn a_run_that_stopped_goes_on() {
     assert_eq!(wait(&mut run.child, PATIENCE).and_then(|s| s.code()), Some(3));
 }
 
+/// What the program started continues it, while nobody outside knows that it stopped; and before that it needs the
+/// broker, which is stopped, too.
+#[test]
+fn a_program_that_its_own_child_continues_goes_on() {
+    use rustix::process::{WaitOptions, waitpid};
+    let bed = Bed::new(&[]);
+    let child =
+        "while ! grep -q '^State:.T' /proc/$$/status; do :; done; echo > made; kill -CONT $$";
+    for child in [child, "exec sh -c 'while [ -e /proc/$0 ]; do kill -CONT $0; done' $$"] {
+        let script = format!("({child}) & echo ready; kill -STOP $$; echo on; exit 3");
+        let mut run = Running::start(&bed, &[], &script);
+        assert_eq!(run.line(), "ready");
+        assert_eq!(run.line(), "on");
+        assert_eq!(wait(&mut run.child, PATIENCE).and_then(|s| s.code()), Some(3));
+    }
+    // Stopped for good, it stays so, and the launcher with it.
+    let mut run = Running::start(&bed, &[], "echo ready; kill -STOP $$; echo on");
+    assert_eq!(run.line(), "ready");
+    let pid = Pid::from_raw(run.child.id().cast_signed());
+    let (_, status) = waitpid(pid, WaitOptions::UNTRACED).expect("waitpid").expect("a change");
+    assert!(status.stopped(), "{status:?}");
+    let (_, status) =
+        waitpid(pid, WaitOptions::UNTRACED | WaitOptions::NOHANG | WaitOptions::CONTINUED)
+            .expect("waitpid")
+            .unzip();
+    assert!(status.is_none(), "{status:?}");
+    run.signal(Signal::CONT);
+    assert_eq!(run.line(), "on");
+    assert!(wait(&mut run.child, PATIENCE).is_some());
+}
+
 /// Children in every relation: plain, in a session of its own, orphaned twice, ignoring signals.
 const FAMILY: &str = "sleep 1000 & echo $!; setsid sleep 1001 & echo $!; \
     (setsid sh -c 'sleep 1002 & echo $!' &); (trap '' TERM HUP INT; sleep 1003 & echo $!); ";

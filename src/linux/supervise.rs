@@ -3,13 +3,14 @@
 use super::broker::status_of;
 use super::sys::domain::{self, Outsider, SignalScope, Watcher};
 use super::sys::signals::{self, Change, SignalSet};
+use super::sys::stop::{self, Stop};
 use super::sys::{self, Errno, image};
 use super::tmpdir::{self, TemporaryDirectory};
 use crate::cli::error::{Error, Failure};
 use crate::trap::{Code, Mechanism};
 use rustix::fs::{Mode, OFlags};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// Signals that are passed on to the program when another process sends them to us. What the
@@ -80,14 +81,19 @@ impl Signals {
         &self.before
     }
 
-    /// Waits for `program` to end, or for `deadline`. Stops and goes on with it; the watcher wakes us when
-    /// time is up.
+    /// Waits for `program` to end, or for `deadline`. Stops and goes on with it, unless others have calls of theirs
+    /// wait at `listener` meanwhile; the watcher wakes us when time is up.
     ///
     /// # Errors
     ///
     /// `SUPERVISE_FAILED` when the watcher was killed: from then on a death of ours would leave
     /// the program's descendants behind, so the run ends.
-    pub fn supervise(&self, program: i32, deadline: Option<Instant>) -> Result<End, Error> {
+    pub fn supervise(
+        &self,
+        program: i32,
+        listener: Option<BorrowedFd<'_>>,
+        deadline: Option<Instant>,
+    ) -> Result<End, Error> {
         const LATE: End = End { code: 128 + libc::SIGKILL as u8, late: true };
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let mut settled = Some(Instant::now() + SETTLED);
@@ -126,14 +132,16 @@ impl Signals {
                     }
                     // The shell that waits for us has to see us stop, too.
                     Change::Stopped(_) => {
-                        signals::stop_self();
+                        let how = stop::stop_with(program, listener);
                         if is_late() {
                             return Ok(LATE);
                         }
-                        // The signal that continued us: passed on later than it came, it would undo
-                        // a stop that the program got meanwhile.
-                        SignalSet::of(&[libc::SIGCONT]).wait_for(Duration::ZERO);
-                        stopped = true;
+                        stopped = how == Stop::Continued;
+                        if how != Stop::None {
+                            // The signal that continued us: passed on later than it came, it would undo
+                            // a stop that the program got meanwhile.
+                            SignalSet::of(&[libc::SIGCONT]).wait_for(Duration::ZERO);
+                        }
                     }
                     Change::Continued => stopped = false,
                 }

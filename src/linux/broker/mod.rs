@@ -286,6 +286,11 @@ impl Broker {
         self.memory.remove_all();
     }
 
+    /// Where the calls of the program and its descendants come in, once that is known.
+    pub fn own_listener(&self) -> Option<BorrowedFd<'_>> {
+        self.listener.get().map(AsFd::as_fd)
+    }
+
     fn listener(&self) -> BorrowedFd<'_> {
         self.listener.get().expect("a worker starts with the listener").as_fd()
     }

@@ -21,6 +21,7 @@ pub mod signals;
 pub mod slice;
 pub mod socket;
 pub mod spawn;
+pub mod stop;
 
 pub use rustix::io::Errno;
 

@@ -160,12 +160,6 @@ pub fn catch_interrupts() {
     }
 }
 
-/// Stops this process, as the program was stopped, until somebody continues it.
-pub fn stop_self() {
-    // SAFETY: by value.
-    unsafe { libc::raise(libc::SIGSTOP) };
-}
-
 /// Signals that would end or stop the launcher for what it does for others: writing to a reader who
 /// left, growing a file beyond a limit of its own, using up its own processor time, and writing to a
 /// terminal that is somebody else's by then.
