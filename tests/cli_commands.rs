@@ -650,6 +650,7 @@ fn the_doctor_tries_everything() {
     let checks = report["checks"].as_array().unwrap();
     let names: Vec<_> = checks.iter().map(|check| check["name"].as_str().unwrap()).collect();
     let expected = [
+        "system-calls",
         "landlock",
         "landlock-errata",
         "landlock-signals",
@@ -684,7 +685,7 @@ fn the_doctor_knows_that_it_is_inside() {
     let answer = place.run(&inside);
     let report = answer.json();
     assert_eq!((answer.code, &report["host"]["nested"]), (0, &json!(true)), "{answer:?}");
-    let listener = &report["checks"][3];
+    let listener = &report["checks"][4];
     assert_eq!(listener["name"], "seccomp-listener");
     assert_eq!((&listener["status"], &listener["errno"]), (&json!("unavailable"), &json!("EBUSY")));
     assert_eq!(listener["required"], false);

@@ -36,6 +36,7 @@ mod linux {
     /// An error when the program did not run or could not be supervised, or where the policy cannot be
     /// written.
     pub fn learn(args: &LearnArgs) -> Result<u8, Error> {
+        launch::refuse_outer_filter()?;
         let target = Target::of(&args.output, args.force)?;
         let shipped = |name| source(name, shipped::find(name).expect("it ships").text);
         let tool = args.command.first().map(OsString::as_os_str);

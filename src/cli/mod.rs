@@ -238,11 +238,13 @@ fn run(global: &GlobalArgs, args: &RunArgs, line: &[OsString]) -> u8 {
     if let Err(error) = nothing_before(global) {
         return finish(Err(error));
     }
+    let possible = crate::linux::launch::refuse_outer_filter().map_err(Error::from);
     let traps = match args.trap_fd.map(TrapFd::inherit).transpose() {
         Ok(traps) => traps,
-        Err(error) => return finish(Err(error)),
+        Err(error) => return finish(possible.and(Err(error))),
     };
-    let result = check_inherit(args)
+    let result = possible
+        .and_then(|()| check_inherit(args))
         .and_then(|()| args.what().map_err(Error::Usage))
         .and_then(|what| run::run(args, what, traps.as_ref()));
     if let (Err(error), Some(traps)) = (&result, &traps)

@@ -6,7 +6,7 @@ use super::sys::probe::{
     Child, End, copy_descriptor, install_and_send, may_signal, readable, receive_listener, umask,
     unshare,
 };
-use super::sys::{self, Errno, memory, seccomp};
+use super::sys::{self, Errno, memory, needs, seccomp};
 use super::{filter, host, landlock, launch};
 use crate::plan::{Ceiling, Grant, HostSupport, Layer, SCOPED_ABI, Writing};
 use crate::policy::{Limits, Located, Origin};
@@ -133,6 +133,18 @@ fn apart(trial: impl FnOnce() -> Trial) -> Outcome {
 /// Tries everything. Only to be called while this process has one thread, since it forks.
 #[must_use]
 pub fn examine() -> Report {
+    // Without these, the other trials would fail in ways that say nothing.
+    if let Err((call, errno)) = needs::check_all() {
+        let outcome = refused(&format!("a seccomp filter in force refuses {call}"))(errno);
+        let checks = vec![Check { name: SYSTEM_CALLS, required: true, outcome }];
+        return Report {
+            healthy: false,
+            version: VERSION,
+            kernel: None,
+            host: HostSupport::default(),
+            checks,
+        };
+    }
     let limits = every_limit();
     let support = Cgroups::make(&limits).support();
     let host = HostSupport { limits: support, ..host::support() };
@@ -155,6 +167,7 @@ pub fn examine() -> Report {
     let scoped = host.landlock_abi >= SCOPED_ABI;
     let mut checks = Vec::new();
     let mut add = |name, required, outcome| checks.push(Check { name, required, outcome });
+    add(SYSTEM_CALLS, true, outcome(works("none that every run needs is refused")));
     add("landlock", true, apart(|| denies_a_write(host, directory.as_deref())));
     add("landlock-errata", false, outcome(errata()));
     add("landlock-signals", scoped, apart(|| keeps_signals_inside(host)));
@@ -175,12 +188,18 @@ pub fn examine() -> Report {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
     Report {
         healthy: !checks.iter().any(|c| c.required && c.outcome.status != Status::Ok),
-        version: env!("CARGO_PKG_VERSION"),
+        version: VERSION,
         kernel: kernel.map(|text| text.trim_end().to_owned()),
         host,
         checks,
     }
 }
+
+/// The version of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The trial of [`needs::check_all`].
+const SYSTEM_CALLS: &str = "system-calls";
 
 /// The trials of ceilings, in the order of [`every_limit`].
 const LIMITS: [&str; 3] = ["limit-memory", "limit-pids", "limit-cpu"];

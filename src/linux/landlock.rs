@@ -91,15 +91,19 @@ pub fn ruleset(layer: &Layer, abi: u32) -> Result<OwnedFd, Failure> {
     if !scopes.is_empty() {
         ruleset = ruleset.scope(scopes)?;
     }
-    let mut ruleset = ruleset.create()?;
+    let mut ruleset = ruleset.create().map_err(refused("landlock_create_ruleset"))?;
     for &port in layer.bound.iter().filter(|_| !tcp.is_empty()) {
-        ruleset = ruleset.add_rule(NetPort::new(port, AccessNet::BindTcp))?;
+        ruleset =
+            ruleset.add_rule(NetPort::new(port, AccessNet::BindTcp)).map_err(refused(ADD_RULE))?;
     }
     if !tcp.is_empty() && !layer.ports.is_empty() {
         // Port 0: one that the kernel picks.
-        ruleset = ruleset.add_rule(NetPort::new(0, AccessNet::BindTcp))?;
+        ruleset =
+            ruleset.add_rule(NetPort::new(0, AccessNet::BindTcp)).map_err(refused(ADD_RULE))?;
         for &port in &layer.ports {
-            ruleset = ruleset.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?;
+            ruleset = ruleset
+                .add_rule(NetPort::new(port, AccessNet::ConnectTcp))
+                .map_err(refused(ADD_RULE))?;
         }
     }
     for grant in &layer.grants {
@@ -111,10 +115,18 @@ pub fn ruleset(layer: &Layer, abi: u32) -> Result<OwnedFd, Failure> {
             rights &= on_file();
         }
         if !rights.is_empty() {
-            ruleset = ruleset.add_rule(PathBeneath::new(fd, rights))?;
+            ruleset = ruleset.add_rule(PathBeneath::new(fd, rights)).map_err(refused(ADD_RULE))?;
         }
     }
     Option::<OwnedFd>::from(ruleset).ok_or_else(|| Failure("Landlock is not available".to_owned()))
+}
+
+/// The call behind a rule.
+const ADD_RULE: &str = "landlock_add_rule";
+
+/// The kernel, or a container's filter, refuses `call`.
+fn refused<E: std::error::Error>(call: &str) -> impl FnOnce(E) -> Failure {
+    move |error| Failure(format!("{call}: {error}"))
 }
 
 fn rights(grant: &Grant) -> BitFlags<AccessFs> {

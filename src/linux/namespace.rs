@@ -69,7 +69,7 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// As unshare(2) where there can be none. `EPERM` also where pidfd_getfd(2) is forbidden: then a
+    /// As unshare(2) where there can be none. `EPERM` also where pidfd_open(2) or pidfd_getfd(2) is forbidden: then a
     /// program's sockets cannot be used from here.
     pub fn make(names: bool) -> Result<Made, Errno> {
         probe::may_copy_descriptors()?;

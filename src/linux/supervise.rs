@@ -68,12 +68,16 @@ pub struct End {
 impl Signals {
     /// Blocks them: those that a terminal or a caller sends, or with `every` all that can be passed on, for
     /// a launcher that stands in for the program.
-    pub fn block(every: bool) -> Signals {
+    ///
+    /// # Errors
+    ///
+    /// As prctl(2), where it cannot be told of the end of orphans.
+    pub fn block(every: bool) -> Result<Signals, Errno> {
         let mut all = if every { passable() } else { FORWARDED.to_vec() };
         all.extend([libc::SIGCHLD, domain::watcher_signal()]);
-        domain::adopt_orphans();
+        domain::adopt_orphans()?;
         let set = SignalSet::of(&all);
-        Signals { before: set.block(), set }
+        Ok(Signals { before: set.block(), set })
     }
 
     /// The mask before, for the program.
@@ -181,9 +185,12 @@ impl Ending {
             Failure::setup(Mechanism::Landlock, format!("{what}: {}", io::Error::from(errno)))
         };
         let deadline = time.map(|time| Instant::now() + time);
-        let outsider =
-            scoped.then(Outsider::find).transpose().map_err(|errno| failed("fork", errno))?;
-        sys::restrict_self(outer.as_fd()).map_err(|errno| failed("restrict", errno))?;
+        let outsider = scoped
+            .then(Outsider::find)
+            .transpose()
+            .map_err(|errno| failed("fork, for a process to prove the signal scope on", errno))?;
+        sys::restrict_self(outer.as_fd())
+            .map_err(|errno| failed("entering the outer domain (landlock_restrict_self)", errno))?;
         let Some(outsider) = outsider else {
             return Ok(Ending { scope: None, watcher: None, deadline });
         };
@@ -194,7 +201,7 @@ impl Ending {
         let place = temporary.map(TemporaryDirectory::place);
         let watcher = scope
             .start_watcher(place, (tmpdir::sweep, tmpdir::remove), deadline)
-            .map_err(|errno| failed("watcher", errno))?;
+            .map_err(|errno| failed("clone, for the watcher", errno))?;
         Ok(Ending { scope: Some(scope), watcher: Some(watcher), deadline })
     }
 
@@ -205,7 +212,10 @@ impl Ending {
     /// As [`Ending::enter`].
     pub fn inside(outer: OwnedFd, time: Option<Duration>) -> Result<Ending, Failure> {
         sys::restrict_self(outer.as_fd()).map_err(|errno| {
-            let message = format!("restrict: {}", io::Error::from(errno));
+            let message = format!(
+                "entering the outer domain (landlock_restrict_self): {}",
+                io::Error::from(errno)
+            );
             Failure::setup(Mechanism::Landlock, message)
         })?;
         let deadline = time.map(|time| Instant::now() + time);

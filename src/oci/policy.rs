@@ -232,6 +232,7 @@ impl Policy {
         traps: TrapFd,
         inside: Inside,
     ) -> Result<u8> {
+        launch::refuse_outer_filter().map_err(|failure| in_words(failure.into()))?;
         check_procfs()?;
         process::show_as(LAUNCHER).context("/proc/self/stat")?;
         // Who has just become another user can only be looked at with it. What it reaches ends at the domain

@@ -96,8 +96,9 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
         found.push(Shortfall { name, message, origin: origin.cloned(), acceptable });
     };
     if host.landlock_abi < OLDEST_ABI {
-        let message = "this kernel has no Landlock of ABI 2 or later (Linux 5.19 with \
-            CONFIG_SECURITY_LANDLOCK, and `landlock` in the boot parameter lsm=)";
+        let message = "there is no Landlock of ABI 2 or later: it takes Linux 5.19 with \
+            CONFIG_SECURITY_LANDLOCK, `landlock` in the boot parameter lsm=, and, in a container, a \
+            seccomp profile that allows landlock_create_ruleset";
         add("landlock", message, None, false);
     } else if host.landlock_abi < SCOPED_ABI {
         let message = "Landlock before ABI 6 (Linux 6.12) cannot keep signals inside: the program \

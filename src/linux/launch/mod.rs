@@ -28,6 +28,7 @@ use network::{serve_network, told_of};
 pub(super) use prepare::make_temporary;
 use prepare::{Temporary, without_disks};
 pub use prepare::{add_mounts, refuse_shortfalls, with_temporary};
+pub use program::refuse_outer_filter;
 use program::{
     NotStarted, c_string, c_strings, launch_failure, look_up, no_broker_yet, setup, start,
     start_served,
@@ -106,14 +107,15 @@ pub fn kept(permitted: u64) -> u64 {
     if keep & KILL == 0 { keep & !IDENTITY } else { keep }
 }
 
-/// Runs the job and returns the program's exit code.
+/// Runs the job and returns the program's exit code. Who calls it has asked [`refuse_outer_filter`] before anything
+/// else.
 ///
 /// # Errors
 ///
 /// When the program did not start, or could not be supervised to its end.
 pub fn run(mut job: Job) -> Result<u8, Error> {
-    signals::can_wait().map_err(|e| setup(Mechanism::Seccomp, "rt_sigtimedwait", e))?;
-    let signals = Signals::block(job.inside.is_some());
+    let signals = Signals::block(job.inside.is_some())
+        .map_err(|e| setup(Mechanism::Seccomp, "prctl(PR_SET_CHILD_SUBREAPER)", e))?;
     let ignored = signals::ignore();
     let path = match &job.inside {
         Some(inside) => inside.path.clone(),
@@ -216,7 +218,8 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
         config.namespace = namespace;
         config.own_network = own_network;
         config.network = network.as_ref().map(|network| Arc::clone(network.control()));
-        let broker = Broker::new(config).map_err(|e| setup(Mechanism::Seccomp, "/proc", e))?;
+        let broker = Broker::new(config)
+            .map_err(|e| setup(Mechanism::Seccomp, "opening /proc for the broker", e))?;
         Some(Arc::new(broker))
     } else {
         None
@@ -298,8 +301,8 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
         Err(NotStarted::Step(step, errno)) => Err(launch_failure(step, errno, &path)),
     };
     // Nobody is left to be served, and it is a child, too.
-    drop(network);
-    if let Some(follower) = follower {
+    let ends = network.is_none_or(net::Network::end);
+    if let Some(follower) = follower.filter(|_| ends) {
         // It ends with the helper, and what that still had to say is written down by then.
         let _ = follower.join();
     }

@@ -2,8 +2,8 @@
 
 use crate::cli::error::{Error, Failure};
 use crate::linux::broker::{self, Broker};
-use crate::linux::sys::Errno;
 use crate::linux::sys::spawn::{self, Launch, Step};
+use crate::linux::sys::{Errno, needs};
 use crate::trap::{Code, Mechanism, errno};
 use rustix::fs::FileType;
 use std::ffi::{CString, OsStr, OsString};
@@ -59,7 +59,7 @@ pub fn launch_failure(step: Step, errno: Errno, path: &OsStr) -> Error {
         Step::Directory => {
             return Failure::new(
                 Code::LaunchFailed,
-                format!("cannot start in the directory: {text}"),
+                format!("cannot start in the directory (chdir): {text}"),
             )
             .into();
         }
@@ -67,20 +67,26 @@ pub fn launch_failure(step: Step, errno: Errno, path: &OsStr) -> Error {
             return setup(Mechanism::Cgroup, "entering the cgroup of the run", errno).into();
         }
         Step::Clone => "clone",
-        Step::Limits => "setting limits of the process",
-        Step::Descriptors => "closing descriptors",
-        Step::Capabilities => "dropping capabilities",
+        Step::Death => "prctl(PR_SET_PDEATHSIG)",
+        Step::Limits => "setting limits of the process (setrlimit)",
+        Step::Descriptors => "closing descriptors (close_range, fcntl)",
+        Step::Capabilities => "dropping capabilities (capset)",
         Step::Landlock => {
-            return setup(Mechanism::Landlock, "restricting the program", errno).into();
+            return setup(
+                Mechanism::Landlock,
+                "restricting the program (landlock_restrict_self)",
+                errno,
+            )
+            .into();
         }
         Step::Seccomp if errno == Errno::BUSY => {
             let message =
                 "an outer sandbox has a seccomp listener already, and there can be only one";
             return Failure::setup(Mechanism::Seccomp, message).into();
         }
-        Step::Seccomp => "installing the filter (Linux 5.19 or later is needed)",
+        Step::Seccomp => "installing the filter (seccomp; Linux 5.19 or later is needed)",
         Step::Announce => "announcing the listener",
-        Step::Profile => "installing the container's own filter",
+        Step::Profile => "installing the container's own filter (seccomp)",
     };
     setup(Mechanism::Seccomp, what, errno).into()
 }
@@ -88,6 +94,22 @@ pub fn launch_failure(step: Step, errno: Errno, path: &OsStr) -> Error {
 pub fn setup(mechanism: Mechanism, what: &str, errno: Errno) -> Failure {
     let text = io::Error::from_raw_os_error(errno.raw_os_error());
     Failure::setup(mechanism, format!("{what}: {text}"))
+}
+
+/// Refuses to run under a filter, of a container or of another sandbox, that takes from us what no run does without.
+///
+/// # Errors
+///
+/// `SANDBOX_SETUP_FAILED` with the name of the call.
+pub fn refuse_outer_filter() -> Result<(), Failure> {
+    needs::check_all().map_err(|(call, errno)| {
+        let error = io::Error::from(errno);
+        let message = format!(
+            "{call}: {error}: a seccomp filter that is in force already refuses this system call, and no run does \
+            without it"
+        );
+        Failure::setup(Mechanism::Seccomp, message)
+    })
 }
 
 pub fn c_string(bytes: &[u8]) -> Result<CString, Failure> {

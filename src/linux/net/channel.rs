@@ -186,11 +186,13 @@ impl Control {
         }
     }
 
-    /// Tells the helper that the run is over. What it has to say still comes.
-    pub fn finish(&self) {
+    /// Tells the helper that the run is over. What it has to say still comes. False where it cannot be told: a
+    /// container's filter may refuse that. Then it ends with this process.
+    pub fn finish(&self) -> bool {
         self.finished.store(true, Ordering::Release);
+        let told = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
         // It may be gone already.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+        matches!(told, Ok(()) | Err(Errno::NOTCONN))
     }
 }
 

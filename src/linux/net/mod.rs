@@ -98,7 +98,7 @@ pub fn proxy_offers(make: impl Fn(i32) -> Result<OwnedFd, Errno>) -> Result<Vec<
         Ok(socket)
     };
     let four = listening(libc::AF_INET, Ipv4Addr::LOCALHOST.into())
-        .map_err(|errno| failed("a socket for the proxy", errno))?;
+        .map_err(|errno| failed("a socket for the proxy (socket, bind, listen)", errno))?;
     let six = listening(libc::AF_INET6, Ipv6Addr::LOCALHOST.into()).ok();
     let offer = |socket| Offer { socket, role: Role::Proxy };
     Ok([Some(four), six].into_iter().flatten().map(offer).collect())
@@ -157,6 +157,11 @@ impl Network {
         helper::fork(c"network", helper::Life::Parent, work)
             .map_err(|errno| failed("fork", errno))?;
         Ok(Network { control: Arc::new(control) })
+    }
+
+    /// Ends the helper; whether it says when it has nothing more to say.
+    pub fn end(self) -> bool {
+        self.control.finish()
     }
 
     /// The launcher's end of the channel.

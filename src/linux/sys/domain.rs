@@ -1,6 +1,6 @@
 //! A run as a whole: who is in its domain, and how it ends.
 
-use super::{Errno, last_errno};
+use super::{Errno, check, last_errno};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::AtFlags;
 use rustix::process::{Signal, getppid, kill_process};
@@ -10,9 +10,13 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// Makes this process adopt the orphans below it (`PR_SET_CHILD_SUBREAPER`).
-pub fn adopt_orphans() {
-    // SAFETY: by-value prctl, which cannot fail with these arguments.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+///
+/// # Errors
+///
+/// The kernel has none; a container's filter may refuse it.
+pub fn adopt_orphans() -> Result<(), Errno> {
+    // SAFETY: by-value prctl.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }.into()).map(|_| ())
 }
 
 /// A process outside the domain, to try a signal on. It ends when this value is dropped.
@@ -215,13 +219,10 @@ extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
     // SAFETY: `start_watcher` leaked this for us.
     let watch = unsafe { &*argument.cast::<Watch>() };
     let directory = watch.place.as_ref().map_or(watch.pipe, |(directory, _)| *directory);
-    // SAFETY: system calls by value and on a string; none of them fails, so none writes the errno that is
-    // shared with the launcher's thread.
-    unsafe {
-        libc::setsid();
-        // Who kills the launcher by name does not mean this one.
-        libc::prctl(libc::PR_SET_NAME, c"watcher".as_ptr());
-    }
+    // By a way that leaves the errno of the launcher's thread alone. Nothing depends on either.
+    let _ = rustix::process::setsid();
+    // Who kills the launcher by name does not mean this one.
+    let _ = rustix::thread::set_name(c"watcher");
     // The write end of the pipe is among these, or there would be no end of file.
     close_all_but(watch.pipe, directory);
     // SAFETY: nobody closes them in this process's table.

@@ -32,15 +32,17 @@ pub fn fork(name: &std::ffi::CStr, life: Life, work: impl FnOnce()) -> Result<()
             -1 => Err(last_errno()),
             0 => {
                 if life == Life::Parent {
-                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    let bound = libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0;
                     // A parent that died before is noticed here.
-                    if libc::getppid() != parent {
-                        libc::_exit(0);
+                    if !bound || libc::getppid() != parent {
+                        libc::_exit(1);
                     }
                 }
                 libc::setsid();
                 libc::prctl(libc::PR_SET_NAME, name.as_ptr());
-                libc::prctl(libc::PR_SET_DUMPABLE, 0);
+                if libc::prctl(libc::PR_SET_DUMPABLE, 0) != 0 {
+                    libc::_exit(1);
+                }
                 work();
                 // Without the exit handlers that it has from the launcher.
                 libc::_exit(0)

@@ -12,6 +12,7 @@ pub mod identity;
 pub mod image;
 pub mod ipc;
 pub mod memory;
+pub mod needs;
 pub mod netns;
 pub mod nudge;
 pub mod probe;

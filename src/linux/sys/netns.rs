@@ -106,12 +106,9 @@ struct Work {
 extern "C" fn maker_main(argument: *mut c_void) -> c_int {
     // SAFETY: `start_maker` leaked this for us.
     let Work { channels, all_local, ruleset } = unsafe { &*argument.cast::<Work>() };
-    // SAFETY: by-value calls, of which none fails, so that none writes the errno which is shared with the
-    // launcher's thread.
-    unsafe {
-        libc::setsid();
-        libc::prctl(libc::PR_SET_NAME, c"sockets".as_ptr());
-    }
+    // By a way that leaves the errno of the launcher's thread alone. Nothing depends on either.
+    let _ = rustix::process::setsid();
+    let _ = rustix::thread::set_name(c"sockets");
     // SAFETY: nobody closes these in this process's table while they are used.
     let (ruleset, channels) = unsafe {
         (BorrowedFd::borrow_raw(*ruleset), channels.map(|fd| BorrowedFd::borrow_raw(fd)))
@@ -119,12 +116,10 @@ extern "C" fn maker_main(argument: *mut c_void) -> c_int {
     // Meanwhile the launcher's thread waits, so that the errno is not in use.
     let entered = restrict_self(ruleset).and_then(|()| enter_namespace(*all_local));
     close_all_but(channels[0].as_raw_fd(), channels[1].as_raw_fd());
-    let _ = tell(channels[0], entered.err(), None);
-    if entered.is_ok() {
+    // Who cannot answer ends: that, too, is an answer.
+    if tell(channels[0], entered.err(), None).is_ok() && entered.is_ok() {
         let mut open = [true; 2];
-        while open.contains(&true) {
-            serve(channels, &mut open);
-        }
+        while open.contains(&true) && serve(channels, &mut open).is_ok() {}
     }
     // SAFETY: ends this process without running the launcher's exit handlers.
     unsafe { libc::_exit(0) }
@@ -148,14 +143,15 @@ fn enter_namespace(all_local: bool) -> Result<(), Errno> {
 }
 
 /// Makes the sockets that are asked for next, by whoever has the other ends of the channels that are `open`.
-fn serve(channels: [BorrowedFd<'_>; 2], open: &mut [bool; 2]) {
+fn serve(channels: [BorrowedFd<'_>; 2], open: &mut [bool; 2]) -> Result<(), Errno> {
     // One that has ended would wake this forever: the other one is in its place.
     let of = |at: usize| channels[if open[at] { at } else { 1 - at }];
     let wanted = |at: usize| if open[at] { PollFlags::IN } else { PollFlags::empty() };
     let mut polled = [0, 1].map(|at| PollFd::from_borrowed_fd(of(at), wanted(at)));
-    if poll(&mut polled, None).is_err() {
-        return;
-    }
+    match poll(&mut polled, None) {
+        Err(Errno::INTR) => return Ok(()),
+        result => result?,
+    };
     let ready = polled.map(|polled| polled.revents());
     for ((channel, open), ready) in channels.into_iter().zip(open).zip(ready) {
         if !*open {
@@ -172,13 +168,18 @@ fn serve(channels: [BorrowedFd<'_>; 2], open: &mut [bool; 2]) {
                 bytes[start..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word))
             };
             let made = make([word(0), word(1), word(2)]);
-            let _ = match made {
+            let told = match made {
                 Ok(socket) => tell(channel, None, Some(socket.as_fd())),
                 Err(errno) => tell(channel, Some(errno), None),
             };
+            // Who asked may be gone meanwhile.
+            if !matches!(told, Ok(()) | Err(Errno::PIPE | Errno::CONNRESET)) {
+                return told;
+            }
         }
         *open = !ready.contains(PollFlags::HUP);
     }
+    Ok(())
 }
 
 /// socket(2), by a way that leaves the errno of the launcher's thread alone.

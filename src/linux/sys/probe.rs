@@ -166,12 +166,13 @@ pub fn copy_descriptor(pid: i32, fd: &impl AsRawFd) -> Result<(), Errno> {
     pidfd_getfd(pidfd, fd.as_raw_fd(), PidfdGetfdFlags::empty()).map(drop)
 }
 
-/// Whether pidfd_getfd(2) is there to be used, asked without another process.
+/// Whether pidfd_open(2) and pidfd_getfd(2) are there to be used, asked without another process.
 ///
 /// # Errors
 ///
-/// `EPERM` or `ENOSYS` where it is not.
+/// `EPERM` or `ENOSYS` where they are not.
 pub fn may_copy_descriptors() -> Result<(), Errno> {
+    rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())?;
     // SAFETY: by value.
     match super::check(unsafe { libc::syscall(libc::SYS_pidfd_getfd, -1, -1, 0) }) {
         Err(Errno::BADF) => Ok(()),

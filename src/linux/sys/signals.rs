@@ -74,23 +74,6 @@ impl SignalSet {
     }
 }
 
-/// Checks that signals can be waited for: where a container forbids it, nobody would see the program end.
-///
-/// # Errors
-///
-/// As sigtimedwait(2): `EPERM` or `ENOSYS`.
-pub fn can_wait() -> Result<(), Errno> {
-    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the set is valid and empty, and so is the time; no information is asked for.
-    let got = unsafe {
-        libc::sigtimedwait(SignalSet::of(&[]).raw(), std::ptr::null_mut(), &raw const now)
-    };
-    match check(got.into()) {
-        Err(Errno::AGAIN | Errno::INTR) => Ok(()),
-        result => result.map(|_| ()),
-    }
-}
-
 /// Sends `signal` to `pid`; a process that is gone already is no error.
 pub fn signal(pid: i32, signal: c_int) {
     // SAFETY: by value; callers pass the pid of a child that they have not reaped.

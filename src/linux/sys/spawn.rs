@@ -48,6 +48,8 @@ pub struct Launch<'a> {
 pub enum Step {
     /// clone(2) itself.
     Clone,
+    /// prctl(2): the program is to die with us.
+    Death,
     /// Entering a cgroup.
     Cgroup,
     /// setrlimit(2).
@@ -165,7 +167,7 @@ fn become_target(launch: &Launch<'_>, parent: i32, listener: &mut Option<RawFd>)
     // SAFETY: plain system calls on values that `launch` keeps alive.
     unsafe {
         // The program dies with us. A parent that died before this line is noticed on the next.
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        step!(Step::Death, libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL));
         if libc::getppid() != parent {
             return (Step::Clone, Errno::SRCH);
         }

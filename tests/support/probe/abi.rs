@@ -46,11 +46,12 @@ pub fn x32(mut call: Call) -> Outcome {
     call.make().map(|_| String::new())
 }
 
-/// Makes a system call fail with `errno`, here and in all that comes after: `NAME`, or `NAME:BITS` where its
-/// first argument has one of these bits.
+/// Makes a system call fail with `errno`, here and in all that comes after: `NAME`, or its number, or
+/// `NAME:BITS` where its first argument has one of these bits.
 pub fn refuse(text: &str, errno: i32) {
     let (name, bits) = text.split_once(':').unwrap_or((text, ""));
-    let number = crate::table::number(name).unwrap_or_else(|| fail("no such call"));
+    let number = name.parse().ok().or_else(|| crate::table::number(name));
+    let number = number.unwrap_or_else(|| fail("no such call"));
     let step = |code, jt, k| libc::sock_filter { code, jt, jf: 0, k };
     let wanted = match bits {
         "" => step(0x05, 0, 0),
