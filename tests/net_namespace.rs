@@ -338,6 +338,7 @@ fn ends_and_resets_are_passed_on() {
     });
     let (seen, saw) = std::sync::mpsc::channel();
     let reset = serving(move |mut client| {
+        client.write_all(b"x").expect("write");
         let _ = seen.send(client.read(&mut [0; 9]).map_err(|error| error.kind()));
     });
     let script = format!(
@@ -348,6 +349,8 @@ c = socket.create_connection(('127.0.0.1', {resets}))
 try: print(c.recv(9))
 except OSError as e: print(e.errno)
 c = socket.create_connection(('127.0.0.1', {reset}))
+# Until it has reached the server: the helper ends with the run.
+assert c.recv(1) == b'x'
 c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0)); c.close()
 "
     );
