@@ -271,6 +271,17 @@ fn what_this_host_cannot_enforce_is_refused() {
     let (code, key) = ("POLICY_SHORTFALL", Some("network.deniedDomains[0]"));
     let expected = Refusal { code, line: Some(2), key, says: "--accept domains" };
     place.refuses_policy("domains", "p.json", &expected);
+    // An empty list means no host, and an open network all of them.
+    for (text, key) in [
+        ("\"allowedDomains\": [],\n\"allowNetwork\": true", "network.allowNetwork"),
+        ("\"allowNetwork\": true,\n\"allowedDomains\": [\"a.com\"]", "network.allowedDomains[0]"),
+        ("\"allowNetwork\": true,\n\"deniedDomains\": [\"a.com\"]", "network.deniedDomains[0]"),
+    ] {
+        place.write("p.json", &format!("{{\"network\": {{{text}}}}}"));
+        let says = "`allowNetwork` opens it";
+        let expected = Refusal { code, line: Some(2), key: Some(key), says };
+        place.refuses_policy("an open network", "p.json", &expected);
+    }
 }
 
 #[test]

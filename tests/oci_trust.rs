@@ -298,6 +298,24 @@ fn nothing_is_told_of_a_file_that_is_no_policy() {
     }
 }
 
+/// A container is open where the annotation of its policy is misspelt, so that is refused.
+#[test]
+fn annotations_that_nobody_knows_are_refused() {
+    if !ready("annotations_that_nobody_knows_are_refused") {
+        return;
+    }
+    for (name, meant) in [("polcy", "policy"), ("Policy", "policy"), ("trap", "traps"), ("", "")] {
+        let mut place = place();
+        asks(&mut place, name, "@readonly");
+        let says = "is not known; did you mean dev.landstrip";
+        place.run(&["id"]).bad(&format!("annotations.dev.landstrip.{name}: {says}.{meant}"));
+    }
+    // Names of others are theirs.
+    let mut place = place();
+    place.spec["annotations"] = json!({"dev.landstripes.x": "y", "org.landstrip": "z"});
+    place.run(&["id"]).good();
+}
+
 /// Engines, and tools that unpack images, copy annotations: one alone makes no run on the host of a container.
 #[test]
 fn a_document_makes_no_run_on_the_host() {

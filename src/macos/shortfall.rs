@@ -32,10 +32,10 @@ fn shortfalls(policy: &ResolvedPolicy) -> Vec<(&'static str, &'static str, &Orig
         found.push(("limits", message, &limit.origin));
     }
     let network = &policy.network;
-    for host in [&network.allowed_domains, &network.denied_domains].into_iter().flatten().flatten()
-    {
+    let hosts = [&network.allowed_domains, &network.denied_domains].into_iter().flatten().flatten();
+    for origin in hosts.map(|host| &host.origin).chain(network.vain_list()) {
         let message = "hosts are not told apart here: use a proxy and `network.httpProxyPort`";
-        found.push(("domains", message, &host.origin));
+        found.push(("domains", message, origin));
     }
     for linked in &policy.linked {
         let message = "the file has other names, and the sandbox of macOS knows a file by its name";

@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 use serde_json::Value;
 
 use super::landlock::{IN_CONFIG, Landlock};
+use super::policy::ANNOTATIONS;
 use super::{Context, Error, Result, locate, netdevices};
 
 /// The name of the document in a bundle, config.md.
@@ -218,6 +219,16 @@ pub fn check(spec: &Spec) -> Result<()> {
         let what = "belongs to a bundle that `spec` wrote and `run BUNDLE/` launches on the host; \
             a container has dev.landstrip.policy";
         return Err(wrong("annotations.dev.landstrip.enforcement", what));
+    }
+    let annotations = spec.annotations().iter().flat_map(|all| all.keys());
+    for key in annotations.filter(|key| key.starts_with("dev.landstrip.")) {
+        if !ANNOTATIONS.contains(&key.as_str()) {
+            // A container without the policy that somebody meant is open.
+            let nearest =
+                ANNOTATIONS.into_iter().min_by_key(|known| strsim::osa_distance(known, key));
+            let what = format!("is not known; did you mean {}?", nearest.unwrap_or_default());
+            return Err(wrong(format!("annotations.{key}"), what));
+        }
     }
     check_process(spec.process().as_ref().ok_or_else(|| missing("process"))?)?;
     check_namespaces(spec)?;

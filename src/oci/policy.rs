@@ -25,7 +25,7 @@ use super::cgroup::Cgroup;
 use super::channel::Channel;
 use super::process::{Program, Settled};
 use super::runtime::Runtime;
-use super::sources::{Sources, in_words};
+use super::sources::{self, Sources, in_words};
 use super::state::Container;
 use super::sys::process;
 use super::traps::{self, TRAPS};
@@ -42,6 +42,8 @@ use crate::trap::Style;
 
 /// The annotation that nobody is believed.
 const ACCEPT: &str = "dev.landstrip.accept";
+/// The annotations that there are for a container.
+pub const ANNOTATIONS: [&str; 3] = [sources::POLICY, TRAPS, ACCEPT];
 /// The name of the file that keeps it beside the state.
 const KEPT: &str = "policy.json";
 /// How the launcher is seen in the container.

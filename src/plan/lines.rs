@@ -110,20 +110,20 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
         add("tcp", message, policy.network.allow_network_origin.as_ref(), false);
     }
     let network = &policy.network;
-    let listed = [&network.allowed_domains, &network.denied_domains];
-    let mut listed = listed.into_iter().flatten().flatten();
-    if let Some(domain) = listed.next() {
-        let proxies = [&network.http_proxy_port, &network.socks_proxy_port];
-        if network.allow_network {
-            let message = "a list of hosts is held where the network is closed, and `allowNetwork` \
-                opens it";
-            add("domains", message, Some(&domain.origin), false);
-        } else if proxies.into_iter().any(Option::is_some) {
-            let message = "a list of hosts is held by the built-in proxy, and the one at `httpProxyPort` \
-                or `socksProxyPort` leads around it; a proxy that connections are to go out by is taken \
-                from the environment of the launcher (HTTPS_PROXY)";
-            add("domains", message, Some(&domain.origin), true);
-        }
+    if let Some(origin) = network.vain_list() {
+        let message =
+            "a list of hosts is held where the network is closed, and `allowNetwork` opens it";
+        add("domains", message, Some(origin), false);
+    }
+    let listed =
+        [&network.allowed_domains, &network.denied_domains].into_iter().flatten().flatten();
+    if let Some(host) = listed.into_iter().find(|_| !network.allow_network)
+        && network.proxies().next().is_some()
+    {
+        let message = "a list of hosts is held by the built-in proxy, and the one at `httpProxyPort` \
+            or `socksProxyPort` leads around it; a proxy that connections are to go out by is taken \
+            from the environment of the launcher (HTTPS_PROXY)";
+        add("domains", message, Some(&host.origin), true);
     }
     if host.nested {
         let outer =

@@ -110,6 +110,15 @@ impl Network {
         !self.allow_network && (self.allowed_domains.is_some() || self.denied_domains.is_some())
     }
 
+    /// The line that lists hosts although the network is open, where no list holds. An empty list of those that are
+    /// allowed has none: then the line that opens the network.
+    pub fn vain_list(&self) -> Option<&Origin> {
+        let listed = [&self.allowed_domains, &self.denied_domains].into_iter().flatten().flatten();
+        let listed = listed.map(|host| &host.origin);
+        let empty = self.allowed_domains.as_ref().and(self.allow_network_origin.as_ref());
+        listed.chain(empty).next().filter(|_| self.allow_network)
+    }
+
     /// The ports of proxies, which are on the host's loopback, with the lines that say so.
     pub fn proxies(&self) -> impl Iterator<Item = &Located<u16>> {
         [&self.http_proxy_port, &self.socks_proxy_port].into_iter().flatten()

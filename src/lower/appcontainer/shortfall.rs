@@ -83,10 +83,10 @@ fn of_rule(rule: &Rule) -> Option<Shortfall> {
 fn of_network(policy: &ResolvedPolicy, found: &mut Vec<Shortfall>) {
     let network = &policy.network;
     let set = |flag: &Option<Located<bool>>| flag.as_ref().is_some_and(|flag| flag.value);
-    for host in [&network.allowed_domains, &network.denied_domains].into_iter().flatten().flatten()
-    {
+    let hosts = [&network.allowed_domains, &network.denied_domains].into_iter().flatten().flatten();
+    for origin in hosts.map(|host| &host.origin).chain(network.vain_list()) {
         let message = "hosts are not told apart here";
-        found.push(Shortfall::acceptable("domains", message, &host.origin));
+        found.push(Shortfall::acceptable("domains", message, origin));
     }
     if !set(&network.allow_all_unix_sockets)
         && let Some(socket) = network.allow_unix_sockets.first()
