@@ -485,14 +485,21 @@ for c in cs: c.close()
     assert!((200..400).contains(&alive), "{some:?}");
 }
 
-/// The processes that `pid` made, by name.
-fn children(pid: u32, name: &str) -> Vec<i32> {
-    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let children = list.unwrap_or_default();
-    let named = |pid: &i32| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
-    };
-    children.split_whitespace().filter_map(|pid| pid.parse().ok()).filter(named).collect()
+/// The process of that name that `pid` made. One that was just made has the launcher's name.
+fn child(pid: u32, name: &str) -> i32 {
+    let start = std::time::Instant::now();
+    loop {
+        let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let list = list.expect("its children");
+        let named = |pid: &&str| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|comm| comm.trim() == name)
+        };
+        if let Some(pid) = list.split_whitespace().find(named) {
+            return pid.parse().expect("a pid");
+        }
+        assert!(start.elapsed() < support::PATIENCE, "no {name}: {list}");
+    }
 }
 
 #[test]
@@ -522,9 +529,7 @@ while True:
     let mut run = command.stdout(Stdio::piped()).spawn().expect("a run");
     let mut out = run.stdout.take().expect("its output");
     out.read_exact(&mut [0; 6]).expect("it is ready");
-    let helpers = children(run.id(), "network");
-    assert_eq!(helpers.len(), 1);
-    let pid = Pid::from_raw(helpers[0]).expect("a pid");
+    let pid = Pid::from_raw(child(run.id(), "network")).expect("a pid");
     kill_process(pid, Signal::KILL).expect("kill");
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("the rest");
@@ -547,9 +552,7 @@ fn nothing_is_left_of_a_launcher_that_is_killed() {
     command.stdin(Stdio::from(reader)).stdout(Stdio::piped());
     let mut run = command.spawn().expect("a run");
     run.stdout.take().expect("its output").read_exact(&mut [0]).expect("it runs");
-    let made: Vec<i32> =
-        ["network", "sockets"].iter().flat_map(|name| children(run.id(), name)).collect();
-    assert_eq!(made.len(), 2, "{made:?}");
+    let made = ["network", "sockets"].map(|name| child(run.id(), name));
     run.kill().expect("kill");
     run.wait().expect("its end");
     for pid in made {

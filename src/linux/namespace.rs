@@ -5,7 +5,7 @@
 //! refuses its configuration then, and groups cannot be told. So socket(2) is answered with a socket that a
 //! process of ours makes in there: a socket stays in the namespace that made it, whoever has it.
 
-use super::net::{Offer, Role, confine};
+use super::net::{Offer, Role, confine, relay};
 use super::sys::netns::{make_socket, start_maker};
 use super::sys::socket::namespace_cookie;
 use super::sys::{Errno, datagram, probe};
@@ -185,8 +185,9 @@ fn at(port: &Located<u16>, message: String) -> Failure {
     }
 }
 
-/// Sockets from `make`, for a family, that listen on `port` of loopback: of IPv4, and of IPv6 where there is
-/// such a thing.
+/// Sockets from `make`, for a family, that listen on `port` of loopback for the relay: of IPv4, and of IPv6 where there
+/// is such a thing. Until a connection is joined and all is said, whatever ends it is no end, that of the helper
+/// included: it is born with the option, before anybody accepts it.
 fn listen_on(
     port: u16,
     make: impl Fn(i32) -> Result<OwnedFd, Errno>,
@@ -195,6 +196,7 @@ fn listen_on(
         let socket = make(if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 })?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
         bind(&socket, &SocketAddr::new(ip, port))?;
+        relay::reset(&socket);
         listen(&socket, BACKLOG)?;
         Ok(socket)
     };

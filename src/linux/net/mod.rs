@@ -12,7 +12,7 @@ pub(super) mod confine;
 pub mod container;
 pub mod environment;
 pub mod proxy;
-mod relay;
+pub(super) mod relay;
 mod serve;
 
 use super::sys::{Errno, helper};

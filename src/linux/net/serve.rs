@@ -35,7 +35,7 @@ pub fn serve(
         for Offer { socket, role } in offers {
             match role {
                 Role::Host(port) => {
-                    let listener = relayed(socket)?;
+                    let listener = listener(socket)?;
                     let full = full(&channel, port);
                     let serve = move |stream, _| relay::to_host(stream, port);
                     tokio::spawn(accept(listener, full, serve));
@@ -53,7 +53,7 @@ pub fn serve(
                     tokio::spawn(dns::serve(gate, socket));
                 }
                 Role::Run(port) => {
-                    let listener = relayed(socket)?;
+                    let listener = listener(socket)?;
                     let full = full(&channel, port);
                     let maker = maker.clone().ok_or(io::ErrorKind::InvalidInput)?;
                     tokio::spawn(accept(listener, full, move |stream, _| {
@@ -108,13 +108,6 @@ fn listener(socket: OwnedFd) -> io::Result<TcpListener> {
     let listener = std::net::TcpListener::from(socket);
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
-}
-
-/// A listening socket of the relay. Its connections come with the option: until one is joined and all is said,
-/// whatever ends it is no end, that of this process included.
-fn relayed(socket: OwnedFd) -> io::Result<TcpListener> {
-    relay::reset(&socket);
-    listener(socket)
 }
 
 /// Serves each connection that `listener` accepts, at the same time; `full` is called where one finds no room.
