@@ -213,32 +213,70 @@ fn why_says_whether_a_host_can_be_reached() {
     let place = place();
     let local = r#"{"network": {"allowLocalBinding": true}}"#;
     let proxy = r#"{"network": {"httpProxyPort": 3128}}"#;
-    for (policy, target, grant, rule) in [
-        ("{}", "example.com", "allowNetwork", Value::Null),
-        ("{}", "example.com:443", "allowNetwork", Value::Null),
-        ("{}", "127.0.0.1", "allowLocalBinding", Value::Null),
-        (r#"{"network": {"allowNetwork": true}}"#, "[::1]:80", "", json!("network.allowNetwork")),
-        (
-            r#"{"network": {"allowNetwork": false}}"#,
-            "a.b",
-            "allowNetwork",
-            json!("network.allowNetwork"),
-        ),
-        (local, "localhost", "", json!("network.allowLocalBinding")),
-        (local, "[::ffff:127.9.9.9]:1", "", json!("network.allowLocalBinding")),
-        (local, "10.0.0.1", "allowNetwork", Value::Null),
-        (local, "localhost.example.com", "allowNetwork", Value::Null),
-        (proxy, "127.0.0.1:3128", "", json!("network.httpProxyPort")),
-        (proxy, "127.0.0.1:3129", "allowLocalBinding", Value::Null),
-        (proxy, "localhost", "allowLocalBinding", Value::Null),
+    let ports = r#"{"network": {"hostPorts": [18080]}}"#;
+    let hosts =
+        r#"{"network": {"allowedDomains": ["a.com:443", "b.com:80", "b.com:22", "c.com"]}}"#;
+    let open = r#"{"network": {"allowNetwork": true}}"#;
+    let closed = r#"{"network": {"allowNetwork": false}}"#;
+    let host = |entry: &str| json!({ "allowedDomains": entry });
+    let port = |port: u16| json!({ "hostPorts": port });
+    let key = |key: &str| json!(format!("network.{key}"));
+    for (policy, target, allowed, grant, rule, note) in [
+        ("{}", "example.com", false, host("example.com"), Value::Null, ""),
+        ("{}", "example.com:443", false, host("example.com:443"), Value::Null, ""),
+        ("{}", "10.1.2.3:80", false, host("10.1.2.3:80"), Value::Null, ""),
+        ("{}", "127.0.0.1", false, Value::Null, Value::Null, "no port is named"),
+        ("{}", "127.0.0.1:80", false, port(80), Value::Null, ""),
+        ("{}", "[::1]:80", false, port(80), Value::Null, ""),
+        ("{}", "localhost:80", false, port(80), Value::Null, ""),
+        ("{}", "127.0.0.2:80", false, host("127.0.0.2:80"), Value::Null, ""),
+        (open, "[::1]:80", true, Value::Null, key("allowNetwork"), ""),
+        (closed, "a.b", false, host("a.b"), key("allowNetwork"), ""),
+        (local, "localhost", true, Value::Null, key("allowLocalBinding"), ""),
+        (local, "[::ffff:127.9.9.9]:1", true, Value::Null, key("allowLocalBinding"), ""),
+        (local, "10.0.0.1", false, host("10.0.0.1"), Value::Null, ""),
+        (local, "localhost.example.com:1", false, host("localhost.example.com:1"), Value::Null, ""),
+        (proxy, "127.0.0.1:3128", true, Value::Null, key("httpProxyPort"), ""),
+        (proxy, "127.0.0.1:3129", false, port(3129), Value::Null, ""),
+        (proxy, "127.0.0.2:3129", false, Value::Null, Value::Null, "a proxy's port"),
+        (proxy, "localhost", false, Value::Null, Value::Null, "at port 3128 alone"),
+        (proxy, "example.com", false, json!({"allowNetwork": true}), Value::Null, ""),
+        (ports, "127.0.0.1:18080", true, Value::Null, key("hostPorts[0]"), ""),
+        (ports, "127.0.77.5:18080", false, host("127.0.77.5:18080"), Value::Null, ""),
+        (hosts, "a.com:443", true, Value::Null, key("allowedDomains[0]"), ""),
+        (hosts, "a.com:80", false, host("a.com:80"), Value::Null, ""),
+        (hosts, "a.com", true, Value::Null, key("allowedDomains[0]"), "at port 443 alone"),
+        (hosts, "b.com", true, Value::Null, key("allowedDomains[1]"), "at the ports 22, 80 alone"),
+        (hosts, "c.com", true, Value::Null, key("allowedDomains[3]"), ""),
+        (hosts, "127.0.0.1:80", false, host("127.0.0.1:80"), Value::Null, ""),
     ] {
-        let allowed = grant.is_empty();
         place.write("n.json", policy);
         let connect = place.run(&["why", "-p", "n.json", target]).json()["connect"].clone();
         assert_eq!(connect["allowed"], allowed, "{policy} {target}");
         assert_eq!(connect["rule"]["key"], rule, "{policy} {target}");
-        let grant = if allowed { Value::Null } else { json!({ grant: true }) };
         assert_eq!(connect["suggested_grant"], grant, "{policy} {target}");
+        let said = connect["note"].as_str().unwrap_or_default();
+        assert!(said.contains(note) && !(note.is_empty() && said.contains("alone")), "{connect}");
+        // In words as well.
+        let text = place.run(&["why", "-p", "n.json", target, "--format", "text"]).stdout;
+        let unlisted = "connect: denied: no entry allows it";
+        assert_eq!(text.contains(unlisted), policy == hosts && !allowed, "{target}: {text}");
+    }
+}
+
+/// What holds loopback is what the plan says, and what is said of an address is what happens.
+#[test]
+fn why_and_the_plan_name_one_mechanism() {
+    let place = place();
+    place.write("n.json", r#"{"network": {"hostPorts": [18080]}}"#);
+    let plan = place.run(&["policy", "plan", "-p", "n.json"]).json();
+    let lines = plan["lines"].as_array().expect("lines");
+    let line = lines.iter().find(|line| line["origin"]["key"] == "network.hostPorts[0]");
+    let held = line.unwrap_or_else(|| panic!("{plan}"))["held_by"].clone();
+    assert!(held.is_string(), "{plan}");
+    for target in ["127.0.0.1:18080", "127.0.0.1:18081"] {
+        let connect = place.run(&["why", "-p", "n.json", target]).json()["connect"].clone();
+        assert_eq!(connect["held_by"], held, "{target}");
     }
 }
 

@@ -5,24 +5,31 @@
 mod cli_support;
 mod support;
 
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use cli_support::{Place, finish};
 use serde_json::{Value, json};
 use support::mutations::{MUTATIONS, SETUP};
-use support::{Bed, have::have};
+use support::net::outside_addresses;
+use support::{Bed, have::have, without_namespaces};
 
 /// The policy document that holds a suggested grant.
 fn document(grant: &Value) -> Value {
     let (key, value) = grant.as_object().and_then(|grant| grant.iter().next()).expect("one entry");
     let section = match key.as_str() {
         "allowRead" | "allowWrite" | "gitDir" => "filesystem",
-        "allowNetwork" | "allowLocalBinding" | "allowUnixSockets" | "allowAllUnixSockets" => {
-            "network"
-        }
+        "allowNetwork"
+        | "allowLocalBinding"
+        | "allowUnixSockets"
+        | "allowAllUnixSockets"
+        | "allowedDomains"
+        | "hostPorts" => "network",
         other => panic!("an entry of which section? {other}"),
     };
     let value = if value == true { json!(true) } else { json!([value]) };
@@ -400,6 +407,7 @@ fn what_may_not_be_read_is_opened_by_what_is_suggested() {
 fn sockets_and_addresses_are_opened_by_what_is_suggested() {
     const LOCAL: &str = r#"{"network": {"allowLocalBinding": true}}"#;
     const PORT: &str = r#"{"network": {"hostPorts": [3128]}}"#;
+    const HOSTS: &str = r#"{"network": {"allowedDomains": ["192.0.2.7"]}}"#;
     let table = [
         case(
             "bind",
@@ -424,21 +432,47 @@ fn sockets_and_addresses_are_opened_by_what_is_suggested() {
             "connect",
             "{}",
             &["do s=socket AF_INET SOCK_STREAM|SOCK_NONBLOCK 0 ; connect $s in:192.0.2.1:9 #"],
-            "allowNetwork",
+            "allowedDomains",
         ),
         case(
             "connect beside loopback",
             LOCAL,
             &["do s=socket AF_INET SOCK_STREAM|SOCK_NONBLOCK 0 ; connect $s in:192.0.2.1:9 #"],
+            "allowedDomains",
+        ),
+        case(
+            "connect beside hosts",
+            HOSTS,
+            &["do s=socket AF_INET SOCK_STREAM|SOCK_NONBLOCK 0 ; connect $s in:192.0.2.1:9 #"],
+            "allowedDomains",
+        ),
+        case(
+            "connect to no port",
+            HOSTS,
+            &["do s=socket AF_INET SOCK_STREAM 0 ; connect $s in:192.0.2.1:0 #"],
+            "no entry",
+        ),
+        case(
+            "bind elsewhere",
+            "{}",
+            &["do s=socket AF_INET SOCK_STREAM 0 ; bind $s in:192.0.2.1:0 #"],
             "allowNetwork",
         ),
-        case("UDP", "{}", &["socket AF_INET SOCK_DGRAM 0"], "allowNetwork"),
+        case(
+            "bind elsewhere beside hosts",
+            HOSTS,
+            &["do s=socket AF_INET SOCK_STREAM 0 ; bind $s in:192.0.2.1:0 #"],
+            "is refused",
+        ),
+        // A name is wanted, and the whole network is not suggested for that.
+        case("UDP", "{}", &["socket AF_INET SOCK_DGRAM 0"], "network.allowedDomains"),
         case(
             "UDP beside a port",
             PORT,
-            &["socket AF_INET SOCK_DGRAM 0"],
-            "UDP cannot be opened for loopback alone",
+            &["socket AF_INET6 SOCK_DGRAM 0"],
+            "network.allowedDomains",
         ),
+        case("a raw socket", "{}", &["socket AF_INET SOCK_RAW IPPROTO_UDP"], "CAP_NET_RAW"),
         case(
             "MPTCP beside loopback",
             LOCAL,
@@ -490,6 +524,93 @@ fn sockets_and_addresses_are_opened_by_what_is_suggested() {
         }
     }
     assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// A server that greets who connects, until the test ends.
+fn greeting(ip: IpAddr) -> u16 {
+    let listener = TcpListener::bind((ip, 0)).expect("bind");
+    let port = listener.local_addr().expect("its address").port();
+    thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let _gone = client.write_all(b"hello");
+        }
+    });
+    port
+}
+
+/// What a run is told to add for a server of the host reaches that server, and not a loopback of the run's own.
+#[test]
+fn a_server_of_the_host_is_reached_by_what_is_suggested() {
+    let far = outside_addresses();
+    let mut all: Vec<(IpAddr, IpAddr, &str)> = Vec::new();
+    for (to, at, key) in [
+        ("127.0.0.1", "127.0.0.1", "hostPorts"),
+        ("0.0.0.0", "127.0.0.1", "hostPorts"),
+        ("::ffff:127.0.0.1", "127.0.0.1", "hostPorts"),
+        ("::1", "::1", "hostPorts"),
+        ("127.0.77.5", "127.0.77.5", "allowedDomains"),
+    ] {
+        let needs: &[&str] = if to.contains(':') { &["ipv6"] } else { &[] };
+        if have(to, needs) {
+            all.push((to.parse().unwrap(), at.parse().unwrap(), key));
+        }
+    }
+    all.extend(far.iter().map(|ip| (*ip, *ip, "allowedDomains")));
+    let bed = Bed::new(&[]);
+    let probe = support::probe().display().to_string();
+    let proxy = greeting(Ipv4Addr::LOCALHOST.into());
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
+    let free = free.expect("a port").port();
+    for (to, at, key) in all {
+        let port = greeting(at);
+        let to = SocketAddr::new(to, port);
+        let family = if to.is_ipv4() { "AF_INET" } else { "AF_INET6" };
+        let op =
+            format!("do s=socket {family} SOCK_STREAM 0 ; connect $s in:{to} # ; read $s buf:9 9");
+        let bare = bed.bare(&[&op]);
+        assert!(bare.last().starts_with("ok"), "the control of {to}: {bare:?}");
+        for (network, key) in [
+            (json!({}), key),
+            (json!({"allowNetwork": false}), key),
+            (json!({"hostPorts": [proxy]}), key),
+            (json!({"expose": [free]}), key),
+            (json!({"allowedDomains": []}), "allowedDomains"),
+            (json!({"deniedDomains": ["192.0.2.7"]}), "allowedDomains"),
+            // Beside a proxy no hosts are listed.
+            (
+                json!({"httpProxyPort": proxy}),
+                match key {
+                    "hostPorts" => key,
+                    _ if to.ip().is_loopback() => "",
+                    _ => "allowNetwork",
+                },
+            ),
+        ] {
+            let network = json!({ "network": network });
+            let run = |more: &[&str]| bed.launch(&network, more, &[&probe, &op]);
+            for forbidden in [false, true] {
+                let run = |more: &[&str]| match forbidden {
+                    true => without_namespaces(|| run(more)),
+                    false => run(more),
+                };
+                let denied = run(&[]);
+                let what = format!("{to} {network} {forbidden}: {denied:?}");
+                assert_eq!(denied.last(), "EACCES", "{what}");
+                let grant = &denied.traps[0]["suggested_grant"];
+                if key.is_empty() {
+                    assert_eq!(grant, &Value::Null, "{what}");
+                    assert!(denied.traps[0]["message"].is_string(), "{what}");
+                    continue;
+                }
+                assert!(grant.get(key).is_some(), "{what}");
+                let document = document(grant).to_string();
+                std::fs::write(bed.root().join("grant.json"), document).expect("a policy");
+                let granted = run(&["--policy={root}/grant.json"]);
+                assert_eq!(granted.lines, bare.lines, "{what}: {granted:?}");
+                assert!(granted.traps.is_empty(), "{what}: {granted:?}");
+            }
+        }
+    }
 }
 
 /// Runs a shell script bare; it must succeed.

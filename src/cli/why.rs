@@ -10,7 +10,7 @@ use super::policy::{line, resolved};
 use super::{HostFiles, output, resolve};
 use crate::plan::Holder;
 use crate::plan::controls::CLOSED;
-use crate::policy::endpoint::Line;
+use crate::policy::endpoint::{Line, Reach, reach};
 use crate::policy::path::Walker;
 use crate::policy::{
     Access, Closed, Decider, Endpoints, FsView, Host, Kind, Linked, Origin, Passage,
@@ -343,6 +343,9 @@ struct HostReport<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
     connect: Answer,
+    /// What decides where no rule does, for a reader.
+    #[serde(skip)]
+    default: &'static str,
 }
 
 /// What the broker would answer to a connection there.
@@ -364,17 +367,24 @@ fn host_report<'a>(target: &'a str, policy: &ResolvedPolicy) -> Result<HostRepor
         (_, Some(address)) => endpoints.internet(Use::Connect, address, port.unwrap_or(0)),
         (closed, None) => closed,
     };
-    let ports: Vec<_> = endpoints.ports().map(|port| port.to_string()).collect();
+    let fence = fence(policy);
+    let own = fence == Holder::NamespaceAndBroker;
+    let local = address.is_some_and(|address| reach(address) != Reach::Outside);
     let note = match passage {
-        Passage::Closed(Closed::Loopback, _) if !ports.is_empty() => {
-            Some(format!("open at the port of a proxy: {}", ports.join(", ")))
+        _ if network.allow_network => None,
+        Passage::Closed(Closed::Loopback, _) if port.is_none() => at(endpoints.ports()),
+        Passage::Open(_) if port.is_none() && !endpoints.ports_of(&named).is_empty() => {
+            at(endpoints.ports_of(&named).into_iter())
+        }
+        Passage::Open(Some(line)) if own && local && !line.is_entry() && endpoints.is_local() => {
+            Some(OWN_LOOPBACK.to_owned())
         }
         _ => None,
     };
     let held_by = match passage {
         _ if endpoints.lists_hosts() && !network.allow_network => Some(Holder::Proxy),
         Passage::Open(_) if network.allow_network => None,
-        Passage::Open(_) | Passage::Closed(Closed::Loopback, _) => Some(Holder::LandlockAndBroker),
+        Passage::Open(_) | Passage::Closed(Closed::Loopback, _) => Some(fence),
         Passage::Closed(..) => Some(Holder::Seccomp),
     };
     let adviser = Adviser::new(policy, &HostFiles);
@@ -383,7 +393,39 @@ fn host_report<'a>(target: &'a str, policy: &ResolvedPolicy) -> Result<HostRepor
     let note = note.or(answer.note.clone());
     let note = note.or_else(|| found(policy).filter(|_| by_name && answer.allowed));
     let connect = Answer { note, ..answer };
-    Ok(HostReport { kind: "host", target, note: None, connect })
+    let default = match passage {
+        Passage::Closed(Closed::Host, _) => "no entry allows it",
+        _ => "there is no network by default",
+    };
+    Ok(HostReport { kind: "host", target, note: None, connect, default })
+}
+
+/// What is to be known of loopback in a run that has one of its own.
+const OWN_LOOPBACK: &str = "loopback is the run's own: what the host serves on its loopback is reached at \
+    the ports of `hostPorts`, and at no other";
+
+/// That an answer is about `ports` alone, if there are any.
+fn at(ports: impl Iterator<Item = u16>) -> Option<String> {
+    let ports: Vec<_> = ports.map(|port| port.to_string()).collect();
+    match ports.as_slice() {
+        [] => None,
+        [port] => Some(format!("open at port {port} alone")),
+        ports => Some(format!("open at the ports {} alone", ports.join(", "))),
+    }
+}
+
+/// Who holds what is said about loopback, as `policy plan` has it.
+#[cfg(target_os = "linux")]
+fn fence(policy: &ResolvedPolicy) -> Holder {
+    match crate::linux::namespace::for_policy(&policy.network).1 {
+        crate::plan::NamespaceSupport::Available => Holder::NamespaceAndBroker,
+        _ => Holder::LandlockAndBroker,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn fence(_: &ResolvedPolicy) -> Holder {
+    Holder::LandlockAndBroker
 }
 
 /// How a name is found on this host.
@@ -416,7 +458,7 @@ fn endpoint_answer(
     let (mut reason, mut suggested_grant, mut note) = (None, None, None);
     if let Passage::Closed(closed, line) = passage {
         reason = Some(if rule.is_some() { Reason::DenyMatch } else { Reason::AllowMiss });
-        match adviser.endpoint(closed, line, path) {
+        match adviser.endpoint((Use::Connect, closed), line, path) {
             Ok(grant) => suggested_grant = Some(grant),
             Err(obstacle) => note = Some(obstacle.why().into_owned()),
         }
@@ -437,6 +479,6 @@ fn host_text(report: &HostReport<'_>) -> String {
     if let Some(note) = report.note {
         line(&mut text, format_args!("  {note}"));
     }
-    answer_text(&mut text, "connect", &report.connect, "there is no network by default");
+    answer_text(&mut text, "connect", &report.connect, report.default);
     text
 }

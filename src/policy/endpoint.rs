@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::daemon::Daemons;
 use super::decide::Decider;
-use super::hosts::{Host, Hosts, Reachable, Unreachable};
+use super::hosts::{Host, Hosts, LOCALHOST, Reachable, Unreachable};
 use super::resolved::Network;
 use super::rule::{Access, Located, Origin, Pattern, Rule};
 
@@ -42,6 +42,14 @@ pub fn reach(address: IpAddr) -> Reach {
     } else {
         Reach::Outside
     }
+}
+
+/// Whether ports of the host's loopback, those of proxies among them, are reached at `address`: 127.0.0.1 and
+/// ::1, also as the address that stands for all (ip(7)). They are what is served in a network namespace of the
+/// run's own, and a policy means the same without one.
+pub fn has_host_ports(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    LOCALHOST.contains(&address) || address.is_unspecified()
 }
 
 /// Why an endpoint is closed.
@@ -187,7 +195,8 @@ impl Endpoints {
         if self.is_local() {
             return Passage::Open(local);
         }
-        let connects = self.ports.iter().filter(|_| using == Use::Connect);
+        let on_host = using == Use::Connect && has_host_ports(address);
+        let connects = self.ports.iter().filter(|_| on_host);
         match connects.chain(&self.exposed).find(|known| known.value == port) {
             Some(known) => {
                 let value = known.text.as_deref().map_or(Value::Port(known.value), Value::Text);
@@ -224,6 +233,14 @@ impl Endpoints {
                 found => passage(found),
             },
             None => Passage::Closed(Closed::Network, self.network_line()),
+        }
+    }
+
+    /// The ports at which the lists open a host, where an entry for each port is all that does.
+    pub fn ports_of(&self, host: &Host) -> Vec<u16> {
+        match &self.hosts {
+            Some(hosts) if !self.open => hosts.ports(host),
+            _ => Vec::new(),
         }
     }
 
@@ -394,6 +411,11 @@ mod tests {
             (proxy, Use::Bind, "127.0.0.1", 3128, "!- Loopback"),
             (r#"{"allowLocalBinding": false}"#, Use::Bind, "::1", 1, "!allowLocalBinding Loopback"),
             (ports, Use::Connect, "127.0.0.1", 5432, "hostPorts[0]"),
+            (ports, Use::Connect, "0.0.0.0", 5432, "hostPorts[0]"),
+            (ports, Use::Connect, "::ffff:127.0.0.1", 5432, "hostPorts[0]"),
+            (ports, Use::Connect, "127.0.0.2", 5432, "!- Loopback"),
+            (ports, Use::Connect, "::ffff:127.0.0.2", 5432, "!- Loopback"),
+            (ports, Use::Connect, "127.0.0.2", 8080, "expose[1]"),
             (ports, Use::Bind, "127.0.0.1", 5432, "!- Loopback"),
             (ports, Use::Bind, "0.0.0.0", 8080, "expose[1]"),
             (ports, Use::Connect, "::1", 8080, "expose[1]"),

@@ -312,6 +312,21 @@ impl Hosts {
         }
     }
 
+    /// The ports at which `host` may be reached, in order; none where there is an entry for every port, or none
+    /// at all.
+    #[must_use]
+    pub fn ports(&self, host: &Host) -> Vec<u16> {
+        let naming = || self.allowed.iter().filter(|rule| rule.names(host));
+        if naming().any(|rule| rule.port.is_none()) {
+            return Vec::new();
+        }
+        let mut ports: Vec<u16> = naming().filter_map(|rule| rule.port).collect();
+        ports.retain(|port| matches!(self.decide(host, Some(*port)), Reachable::Yes(_)));
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+
     /// Whether a connection to `host`, which may be reached at `port`, may go to `address`, which `host`
     /// is said to have; the entry is then the one about the host.
     #[must_use]
@@ -448,6 +463,17 @@ mod tests {
         }
         let none = super::tests::hosts(&[], &[]);
         assert_eq!(said(none.decide(&Host::Name("a.com".into()), None)), "-");
+    }
+
+    #[test]
+    fn a_host_has_the_ports_of_its_entries() {
+        let hosts =
+            hosts(&["a.org:443", "*.a.org:80", "a.org:22", "b.com:1", "b.com"], &["a.org:22"]);
+        for (host, ports) in
+            [("a.org", &[443][..]), ("x.a.org", &[80]), ("b.com", &[]), ("c.com", &[])]
+        {
+            assert_eq!(hosts.ports(&Host::parse(host).unwrap()), ports, "{host}");
+        }
     }
 
     #[test]

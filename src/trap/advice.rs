@@ -9,10 +9,11 @@ use std::sync::OnceLock;
 
 use super::{Grant, Operation};
 use crate::plan::TEMPORARY;
-use crate::policy::endpoint::Line;
+use crate::policy::endpoint::{Line, has_host_ports};
 use crate::policy::path::{MAX_PATH_BYTES, is_within};
 use crate::policy::{
-    Access, Closed, Decider, Effect, FsView, Pattern, ResolvedPolicy, Rule, Verdict, git_dir_rules,
+    Access, Closed, Decider, Effect, FsView, Pattern, ResolvedPolicy, Rule, Use, Verdict,
+    git_dir_rules, host,
 };
 
 /// A denial by the rules about paths.
@@ -61,6 +62,18 @@ pub enum Obstacle {
     Daemon,
     /// The host is in the list that wins over every other.
     DeniedHost,
+    /// Hosts are listed, and opening the whole network beside a list of hosts is refused.
+    Listed,
+    /// No list of hosts can name this: an address of one interface, or port 0.
+    NotHost,
+    /// It is on loopback, and which port is meant is not said.
+    NoPort,
+    /// Ports of the host are at other addresses of loopback, and hosts cannot be listed beside a proxy's port.
+    BesideProxy,
+    /// UDP, for which hosts cannot be told apart: it is opened for the sake of a few names.
+    Names,
+    /// UDP, where names are looked up by a proxy.
+    NamesByProxy,
 }
 
 impl Obstacle {
@@ -87,6 +100,27 @@ impl Obstacle {
             }
             Obstacle::LoopbackOnly => "only TCP can be kept on loopback",
             Obstacle::DeniedHost => "what `deniedDomains` names, no entry opens",
+            Obstacle::Listed => {
+                "hosts are listed, and `allowNetwork` beside `allowedDomains` or `deniedDomains` is refused"
+            }
+            Obstacle::NotHost => "no entry of `allowedDomains` can name this address and port",
+            Obstacle::NoPort => {
+                "no port is named: `hostPorts` opens ports of the host one by one, and \
+                    `allowLocalBinding` those that the run serves itself"
+            }
+            Obstacle::BesideProxy => {
+                "`hostPorts` is about 127.0.0.1 and ::1, and another address cannot be listed beside \
+                    a proxy's port"
+            }
+            Obstacle::Names => {
+                "without UDP no name is looked up: list the hosts that are needed in \
+                    network.allowedDomains, whose names are answered then; network.allowNetwork \
+                    opens UDP, and everything else"
+            }
+            Obstacle::NamesByProxy => {
+                "no host is reached by UDP: the proxy looks names up, for programs that it is named \
+                    to (HTTPS_PROXY)"
+            }
             Obstacle::Daemon => "this socket is as good as the host: only its own path opens it",
             Obstacle::More(others) => {
                 let word = |access: &Access| match access {
@@ -120,6 +154,12 @@ pub struct Adviser {
     own_sockets: bool,
     /// Loopback, or some port of it, is open.
     loopback: bool,
+    /// Hosts are listed.
+    hosts: bool,
+    /// Ports of proxies are named, beside which no list of hosts is held.
+    proxies: bool,
+    /// It is about a program of a container.
+    container: bool,
 }
 
 impl Adviser {
@@ -134,17 +174,28 @@ impl Adviser {
         let said = said.into_iter().flatten().map(|said| &said.origin);
         let domains = [&network.allowed_domains, &network.denied_domains];
         let domains = domains.into_iter().flatten().flatten().map(|domain| &domain.origin);
+        let ports = network.host_ports().chain(&network.expose).map(|port| &port.origin);
         Adviser {
             git_dir: git_dir_rules(policy, view),
             with_git_dir: OnceLock::new(),
             own_writes: attached.iter().any(allows),
             own: (!attached.is_empty()).then(|| Decider::of_rules(attached)),
-            own_network: (said.chain(&network.allow_network_origin).chain(domains))
+            own_network: (said.chain(&network.allow_network_origin).chain(domains).chain(ports))
                 .any(|origin| origin.is_attached()),
             own_sockets: network.allow_unix_sockets.iter().any(|rule| rule.origin.is_attached()),
             loopback: network.allow_local_binding.as_ref().is_some_and(|local| local.value)
                 || network.host_ports().chain(&network.expose).next().is_some(),
+            hosts: network.lists_hosts(),
+            proxies: network.proxies().next().is_some(),
+            container: false,
         }
+    }
+
+    /// The same about a program of a container, where loopback is the container's, and where hosts and ports
+    /// of the host are opened by what the operator says.
+    #[must_use]
+    pub fn in_container(self, container: bool) -> Adviser {
+        Adviser { container, ..self }
     }
 
     /// The entry that would allow what `decider`, which decides for the run, denies.
@@ -177,18 +228,19 @@ impl Adviser {
         Ok(Grant::path("filesystem", key, text))
     }
 
-    /// The entry that would open an endpoint that is `closed`, by `line` where one says so; `path` is
-    /// that of a Unix socket, or the host and port.
+    /// The entry that would open an endpoint that is `closed` for `using`, by `line` where one says so; `path`
+    /// is that of a Unix socket, or the host and port.
     ///
     /// # Errors
     ///
     /// Why none does.
     pub fn endpoint(
         &self,
-        closed: Closed,
+        (using, closed): (Use, Closed),
         line: Option<Line<'_>>,
         path: &str,
     ) -> Result<Grant, Obstacle> {
+        let connects = using == Use::Connect && !self.container;
         let attached = line.is_some_and(|line| line.origin.is_attached());
         match closed {
             Closed::Daemon => Err(Obstacle::Daemon),
@@ -198,8 +250,13 @@ impl Adviser {
             }
             // The line is an entry where one denies, and else that of the network as a whole.
             Closed::Host if line.is_some_and(|line| line.is_entry()) => Err(Obstacle::DeniedHost),
-            Closed::Host => Ok(Grant::host(path)),
-            Closed::Network => Ok(Grant::switch("allowNetwork")),
+            Closed::Host => listable(path),
+            Closed::Network if connects && !self.proxies => {
+                listable(path).or_else(|_| self.whole_network())
+            }
+            Closed::Network => self.whole_network(),
+            // In a namespace of the run's own, which the switch brings, is nothing of the host.
+            Closed::Loopback if connects => self.on_host(path),
             Closed::Loopback => Ok(Grant::switch("allowLocalBinding")),
             Closed::Unlisted if path.starts_with('/') && !path.contains('\u{fffd}') => {
                 Ok(Grant::path("network", "allowUnixSockets", path))
@@ -208,9 +265,39 @@ impl Adviser {
         }
     }
 
-    /// The entry that would allow an internet socket of another kind than TCP, which `line` closes, where
-    /// one does. Where a policy opens
-    /// loopback, opening everything is not what it is after.
+    /// The entry that opens everything.
+    fn whole_network(&self) -> Result<Grant, Obstacle> {
+        match self.hosts {
+            true => Err(Obstacle::Listed),
+            false => Ok(Grant::switch("allowNetwork")),
+        }
+    }
+
+    /// The entry that would open a server on the host's loopback, by its address and port.
+    fn on_host(&self, target: &str) -> Result<Grant, Obstacle> {
+        match host::address(target) {
+            (Some(address), Some(port)) if has_host_ports(address) => Ok(Grant::host_port(port)),
+            (Some(_), None) => Err(Obstacle::NoPort),
+            _ if self.proxies => Err(Obstacle::BesideProxy),
+            _ => listable(target),
+        }
+    }
+
+    /// Why no entry allows a UDP socket, which `line` closes, where one does: the one that would opens the
+    /// whole network, and names are nearly always all that is wanted.
+    #[must_use]
+    pub fn udp(&self, line: Option<Line<'_>>) -> Obstacle {
+        match () {
+            () if self.own_network || line.is_some_and(|line| line.origin.is_attached()) => {
+                Obstacle::Attached
+            }
+            () if self.hosts || self.proxies => Obstacle::NamesByProxy,
+            () => Obstacle::Names,
+        }
+    }
+
+    /// The entry that would allow an internet socket of another kind than TCP and UDP, which `line` closes,
+    /// where one does. Where a policy opens loopback, opening everything is not what it is after.
     ///
     /// # Errors
     ///
@@ -218,7 +305,7 @@ impl Adviser {
     pub fn beyond_tcp(&self, line: Option<Line<'_>>) -> Result<Grant, Obstacle> {
         match self.loopback {
             true => Err(Obstacle::LoopbackOnly),
-            false => self.endpoint(Closed::Network, line, ""),
+            false => self.endpoint((Use::Bind, Closed::Network), line, ""),
         }
     }
 
@@ -267,6 +354,14 @@ impl Adviser {
         });
         with.decide(Access::Write, denied.path).is_allowed()
             && denied.others.iter().all(|(access, path)| with.decide(*access, path).is_allowed())
+    }
+}
+
+/// The entry for a host, at a port where it ends in one.
+fn listable(target: &str) -> Result<Grant, Obstacle> {
+    match host::check(target) {
+        Ok(_) => Ok(Grant::host(target)),
+        Err(_) => Err(Obstacle::NotHost),
     }
 }
 

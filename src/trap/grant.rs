@@ -24,6 +24,8 @@ pub enum GrantValue {
     /// A path that would be read as a glob or refused if it were written as plain text: it is
     /// appended as `{"literal": path}`.
     Literal(String),
+    /// A port, to be appended to a list.
+    Port(u16),
     /// The field is a switch, to be set to `true`.
     True,
 }
@@ -43,12 +45,17 @@ impl Grant {
         Grant { section, key, value }
     }
 
-    /// A grant of one host, with its port where that is not the usual one of the web.
+    /// A grant of one host, at one port where `host` ends in it.
     #[must_use]
     pub fn host(host: &str) -> Grant {
-        let usual = [":80", ":443"].iter().find_map(|port| host.strip_suffix(port));
-        let value = GrantValue::Entry(usual.unwrap_or(host).to_owned());
+        let value = GrantValue::Entry(host.to_owned());
         Grant { section: "network", key: "allowedDomains", value }
+    }
+
+    /// A grant of one port of the host's loopback.
+    #[must_use]
+    pub fn host_port(port: u16) -> Grant {
+        Grant { section: "network", key: "hostPorts", value: GrantValue::Port(port) }
     }
 
     /// A grant that sets a switch of `network`.
@@ -69,6 +76,7 @@ impl Grant {
         let value = match &self.value {
             GrantValue::Entry(text) => serde_json::json!([text]),
             GrantValue::Literal(path) => serde_json::json!([{ "literal": path }]),
+            GrantValue::Port(port) => serde_json::json!([port]),
             GrantValue::True => serde_json::Value::Bool(true),
         };
         serde_json::json!({ self.section: { self.key: value } }).to_string()
@@ -77,7 +85,7 @@ impl Grant {
     pub(super) fn stored_bytes(&self) -> usize {
         match &self.value {
             GrantValue::Entry(text) | GrantValue::Literal(text) => text.len(),
-            GrantValue::True => 0,
+            GrantValue::Port(_) | GrantValue::True => 0,
         }
     }
 }
@@ -93,6 +101,7 @@ impl Serialize for Grant {
                     &std::collections::BTreeMap::from([("literal", path)]),
                 )?;
             }
+            GrantValue::Port(port) => map.serialize_entry(self.key, port)?,
             GrantValue::True => map.serialize_entry(self.key, &true)?,
         }
         map.end()
@@ -114,6 +123,9 @@ mod tests {
         let plain = Grant::path("filesystem", "allowWrite", "/repo/out");
         assert_eq!(serde_json::to_string(&plain).unwrap(), r#"{"allowWrite":"/repo/out"}"#);
         assert_eq!(plain.document(), r#"{"filesystem":{"allowWrite":["/repo/out"]}}"#);
+        let port = Grant::host_port(5432);
+        assert_eq!(serde_json::to_string(&port).unwrap(), r#"{"hostPorts":5432}"#);
+        assert_eq!(port.document(), r#"{"network":{"hostPorts":[5432]}}"#);
         let switch = Grant::switch("allowNetwork");
         assert_eq!(switch.document(), r#"{"network":{"allowNetwork":true}}"#);
     }

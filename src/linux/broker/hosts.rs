@@ -6,9 +6,9 @@ use super::report::process_of;
 use super::task::Task;
 use super::{Answer, Broker, Errno};
 use crate::linux::net::channel::{Client, Control, DNS, Purpose, Refused, Said};
-use crate::policy::Closed;
-use crate::policy::endpoint::{Line, Reach, Value, reach};
+use crate::policy::endpoint::{Line, Reach, Value, has_host_ports, reach};
 use crate::policy::hosts::synthetic;
+use crate::policy::{Closed, Use};
 use crate::trap::{Code, Denial, Kind, Operation, Reason, RuleRef, State, Trap};
 use rustix::net::sockopt::{ipv6_v6only, socket_domain, socket_protocol};
 use rustix::net::{AddressFamily, bind, ipproto};
@@ -59,9 +59,7 @@ impl Broker {
         }
         let purpose = match self.endpoints.listed(ip, port) {
             Some(listed) => Some(Purpose::Address(to)).filter(|_| listed.is_open()),
-            None if reach(ip) != Reach::Outside && control.is_host(port) => {
-                Some(Purpose::Host(port))
-            }
+            None if has_host_ports(ip) && control.is_host(port) => Some(Purpose::Host(port)),
             // What a listed name has in hosts(5), the proxy goes on with by name.
             None if reach(ip) == Reach::Outside && control.is_place(ip) => {
                 Some(Purpose::Address(to)).filter(|_| self.endpoints.lists_hosts())
@@ -101,9 +99,10 @@ impl Broker {
         let task = self.askers.of(asked_from).filter(|_| task == 0).unwrap_or(task);
         let target = if port == 0 { host } else { format!("{host}:{port}") };
         let line = entry.as_ref().map(|(origin, text)| Line { origin, value: Value::Text(text) });
+        let closed = (Use::Connect, Closed::Host);
         let advice = match unlisted {
-            true => Some(self.adviser.endpoint(Closed::Host, None, &target)),
-            false => line.map(|line| self.adviser.endpoint(Closed::Host, Some(line), &target)),
+            true => Some(self.adviser.endpoint(closed, None, &target)),
+            false => line.map(|line| self.adviser.endpoint(closed, Some(line), &target)),
         };
         let (grant, why) = match advice {
             Some(Ok(grant)) => (Some(grant), None),

@@ -79,11 +79,12 @@ impl Address {
 /// Why datagrams are refused where not everything is allowed.
 const DATAGRAMS: &str = "a datagram names where it goes in memory that nobody can look at before the \
     kernel does, so";
-/// What follows for UDP, and for Unix sockets.
-const UDP: &str = "UDP cannot be opened for loopback alone, but with network.allowNetwork";
+/// What follows for Unix sockets.
 const UNIX_DATAGRAMS: &str = "datagram sockets are open with network.allowAllUnixSockets only";
 /// Why other families are refused.
 const FAMILY: &str = "sockets of this family are not open in any run";
+/// Why raw sockets are, which no policy changes.
+const RAW: &str = "raw sockets need CAP_NET_RAW, which no program of a run has";
 const NETLINK: &str = "of netlink, routes alone can be asked about without network.allowNetwork";
 
 impl Task<'_> {
@@ -147,8 +148,12 @@ impl Task<'_> {
         let target = format!("{family_name} {kind_name} socket");
         let (adviser, endpoints) = (&self.broker.adviser, &self.broker.endpoints);
         let line = endpoints.network_line().filter(|_| internet);
+        let udp =
+            internet && kind == libc::SOCK_DGRAM && matches!(self.int(2), 0 | libc::IPPROTO_UDP);
         let grant = match family {
             libc::AF_UNIX => adviser.unix_datagrams().map_err(|obstacle| obstacle.why()),
+            _ if internet && kind == libc::SOCK_RAW => Err(RAW.into()),
+            _ if udp => Err(adviser.udp(line).why()),
             _ if internet => adviser.beyond_tcp(line).map_err(|obstacle| obstacle.why()),
             libc::AF_NETLINK => Err(NETLINK.into()),
             _ => Err(FAMILY.into()),
@@ -156,7 +161,6 @@ impl Task<'_> {
         let message = match family {
             _ if kind != libc::SOCK_DGRAM => None,
             libc::AF_UNIX => Some(format!("{DATAGRAMS} {UNIX_DATAGRAMS}")),
-            _ if internet => Some(format!("{DATAGRAMS} {UDP}")),
             _ => None,
         };
         // A kind of socket is no endpoint, and what it would reach is not known yet.
@@ -206,7 +210,7 @@ impl Task<'_> {
         (closed, line): (Closed, Option<Line<'_>>),
         endpoint: (Use, &[u8]),
     ) -> Answer {
-        let grant = self.broker.adviser.endpoint(closed, line, &target);
+        let grant = self.broker.adviser.endpoint((endpoint.0, closed), line, &target);
         let grant = grant.map_err(|obstacle| obstacle.why());
         let (message, endpoint) = match closed {
             Closed::Daemon => (None, None),

@@ -214,6 +214,7 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     let broker = if plan.broker {
         let reporter = Arc::clone(&reporter);
         let mut config = config(&plan, &inherited, permitted, options, reporter, queries, learner);
+        config.adviser = config.adviser.in_container(job.inside.is_some());
         config.profile = job.inside.as_ref().is_some_and(|inside| inside.profile.is_some());
         config.namespace = namespace;
         config.own_network = own_network;
