@@ -277,7 +277,7 @@ fn what_this_host_cannot_enforce_is_refused() {
         ("\"allowNetwork\": true,\n\"allowedDomains\": [\"a.com\"]", "network.allowedDomains[0]"),
         ("\"allowNetwork\": true,\n\"deniedDomains\": [\"a.com\"]", "network.deniedDomains[0]"),
     ] {
-        place.write("p.json", &format!("{{\"network\": {{{text}}}}}"));
+        place.write("p.json", format!("{{\"network\": {{{text}}}}}"));
         let says = "`allowNetwork` opens it";
         let expected = Refusal { code, line: Some(2), key: Some(key), says };
         place.refuses_policy("an open network", "p.json", &expected);
