@@ -78,6 +78,9 @@ pub fn lower(run: &Run, identity: &Identity, host: Host<'_>) -> Result<Lowered, 
     masked.extend(sockets(&run.policy, daemons, identity.uid));
     files.places();
     files.note(&run.policy, rootless);
+    // A glob with alternatives is several rules of one line.
+    let mut told = BTreeSet::new();
+    files.notes.retain(|note| told.insert(note.clone()));
     let mut mounts = files.mounts;
     if let Some(place) = temporary(run, view) {
         // Before what is granted below it.
@@ -546,6 +549,14 @@ mod tests {
         let notes = lowered.notes.join("\n");
         assert!(notes.contains("\"/nowhere\": not given: it does not exist"), "{notes}");
         assert!(notes.contains("allowUnixSockets: not held"), "{notes}");
+    }
+
+    #[test]
+    fn a_line_of_the_policy_is_told_of_once() {
+        let notes = lowered(r#"{"filesystem": {"denyWrite": ["**/{a,b}", "**/c"]}}"#, 0).notes;
+        let globs: Vec<_> = notes.iter().filter(|note| note.ends_with(": a glob")).collect();
+        assert_eq!(globs.len(), 2, "{notes:?}");
+        assert!(globs[0].contains("{a,b}") && globs[1].contains("**/c"), "{notes:?}");
     }
 
     #[test]
