@@ -26,6 +26,8 @@ ANSWERS = {
 PROMPT = "  allow? [y/a/n/v] "
 HELP = "  y: yes, this once   a: always in this run   n: no   v: never in this run\n"
 DENIALS = ("filesystem", "network", "ipc")
+# What keeps the program from running: the run says it itself, on standard error.
+ERRORS = ("launch", "internal")
 # What differs between two callers that ask for the same.
 OWN = ("query_id", "process", "ts", "state")
 
@@ -187,9 +189,8 @@ class Client:
         query, kind = record.get("query_id", "0"), record.get("kind")
         if kind == "control":
             self.say(f"landstrip: an answer was ignored: {plain(record.get('message'))}\n")
-        elif kind == "launch":
-            program, message = plain(record.get("program")), plain(record.get("message"))
-            self.say(f"landstrip: cannot run {program}: {message}\n")
+        elif kind in ERRORS:
+            pass
         elif kind not in DENIALS:
             self.say(f"landstrip: {plain(record.get('message', kind))}\n")
         elif record.get("state") == "query":
@@ -233,6 +234,9 @@ def main(args):
     options = {"--landstrip": "landstrip", "--tty": "/dev/tty"}
     while len(args) > 1 and args[0] in options:
         options[args[0]], args = args[1], args[2:]
+    if args[:1] in (["-h"], ["--help"]):
+        print(__doc__.strip())
+        return 0
     if "--" not in args or args[-1] == "--":
         return fail(__doc__.strip(), 2)
     try:

@@ -5,7 +5,7 @@
 
 Each line of standard input is a command for sh(1). For each, one JSON object is written to standard output: what
 the command was, how it ended, what it wrote, and what it was denied, with the entry of the policy that would
-have allowed it. What else stands on the command line goes to `landstrip spec`.
+have allowed it, or which limit it reached. What else stands on the command line goes to `landstrip spec`.
 """
 
 import json
@@ -15,14 +15,18 @@ import sys
 import tempfile
 import threading
 
+KINDS = ("filesystem", "network", "ipc", "limit")
+
 
 def bundle(landstrip, options, command, directory):
-    """Writes the bundle of a command. Any OCI runtime can run it; what others do not hold is in the notes."""
+    """Writes the bundle of a command. What `spec` says of other OCI runtimes is no matter: ours runs it."""
     words = [landstrip, "spec", *options, "-b", directory, "--", "sh", "-c", command]
-    made = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    try:
+        made = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    except OSError as error:
+        sys.exit(f"loop.py: cannot run {error.filename}: {error.strerror}")
     if made.returncode != 0:
         sys.exit(f"loop.py: {made.stderr.strip()}")
-    return [line.removeprefix("spec: other runtimes: ") for line in made.stderr.splitlines()]
 
 
 def run(landstrip, directory):
@@ -50,13 +54,18 @@ def run(landstrip, directory):
 
 
 def denied(traps):
-    """What an agent can tell its person: each denial once, in the order of the first."""
+    """What an agent can tell its person: each denial and limit once, in the order of the first."""
     shown = {}
     for trap in traps:
+        # What else went wrong is an error, and stands on the command's standard error.
+        if trap["kind"] not in KINDS:
+            continue
         what = {
             "kind": trap["kind"],
             "operation": trap.get("operation"),
             "target": trap.get("path") or trap.get("target"),
+            "resource": trap.get("resource"),
+            "value": trap.get("value"),
             "grant": trap.get("suggested_grant"),
         }
         shown.setdefault(json.dumps(what), {key: value for key, value in what.items() if value})
@@ -65,16 +74,19 @@ def denied(traps):
 
 def main(options):
     landstrip = "landstrip"
-    if options[:1] == ["--landstrip"]:
+    if options[:1] == ["--landstrip"] and len(options) > 1:
         landstrip, options = options[1], options[2:]
+    if options[:1] in (["-h"], ["--help"]):
+        print(__doc__.strip())
+        return
     for line in sys.stdin:
         command = line.rstrip("\n")
         # One that is not writable from inside: the next command must not find it.
         with tempfile.TemporaryDirectory(prefix="bundle-") as directory:
-            notes = bundle(landstrip, options, command, directory)
+            bundle(landstrip, options, command, directory)
             status, out, err, traps = run(landstrip, directory)
         result = {"command": command, "status": status, "stdout": out, "stderr": err}
-        result.update(denied=denied(traps), notes=notes)
+        result["denied"] = denied(traps)
         print(json.dumps(result), flush=True)
 
 
