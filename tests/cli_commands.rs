@@ -778,6 +778,8 @@ fn schemas_and_shipped_policies_are_what_the_repository_holds() {
         let file = repository(&format!("config/{name}.schema.json"));
         let answer = place.run(&["policy", "schema", name]);
         assert_eq!(answer.stdout, std::fs::read_to_string(file).unwrap());
+        let asked = place.run(&["policy", "schema", name, "--format", "json"]);
+        assert_eq!((asked.code, asked.stdout), (0, answer.stdout));
     }
     let list = place.run(&["policy", "list"]).json();
     for entry in list.as_array().unwrap() {

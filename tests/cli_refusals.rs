@@ -361,13 +361,23 @@ fn wrong_command_lines_are_usage_errors() {
         (&["run", "--"], "nothing to run"),
         (&["--policy", "p.json", "run", "--", "touch", "mark"], "put it after the command"),
         (&["--policy", "p.json", "why", "mark"], "put it after the command"),
+    std::fs::create_dir_all(place.path("rooted/rootfs")).unwrap();
         (&["run", "--polcy", "x", "--", "touch", "mark"], "--polcy"),
         (&["run", "-p", "p.json", "--policy-format", "toml", "--", "touch", "mark"], "toml"),
         (&["run", "-p", "-", "--", "touch", "mark"], "--policy-format"),
         (&["run", "-p", "@worksapce", "--", "touch", "mark"], "did you mean @workspace?"),
         (&["run", "-p", "-", "-p", "-", "--policy-format", "json", "--", "touch", "mark"], "once"),
         (&["run", "-p", "@nowhere", "--", "touch", "mark"], "`@nowhere`"),
-        (&["run", "-p", "@nowhere", "--", "touch", "mark"], "There are @workspace, @agent"),
+        (&["run", "-p", "@nowhere", "--", "touch", "mark"], "; there are @workspace, @agent"),
+        (&["run", "-p", "@worksapce", "--", "touch", "mark"], "? There are @workspace"),
+        (&["run", "-p", "", "--", "touch", "mark"], "'--policy <FILE>': is empty"),
+        (&["--policy", "", "run", "bundle"], "'--policy <FILE>': is empty"),
+        (&["run", "--cwd", "", "--", "touch", "mark"], "--cwd"),
+        (&["policy", "plan", "--tool", ""], "'--tool <PROGRAM>': is empty"),
+        (&["learn", "-o", "", "--", "touch", "mark"], "--output"),
+        (&["rn", "--", "touch", "mark"], "similar subcommand exists: 'run'"),
+        (&["wyh"], "similar subcommand exists: 'why'"),
+        (&["cretae"], "similar subcommand exists: 'create'"),
         (&["run", "--trap-fd", "2", "--", "touch", "mark"], "--trap-fd"),
         (&["run", "--trap-fd", "2", "--", "touch", "mark"], "open descriptor, 3 or above"),
         (&["run", "--trap-fd", "-1", "--", "touch", "mark"], "'-1'"),
@@ -395,7 +405,14 @@ fn wrong_command_lines_are_usage_errors() {
         (&["spec", "-p", "p.json"], "PROGRAM"),
         (&["spec", "--rootless", "--", "touch", "mark"], "--rootless"),
         (&["run", "--detach", "--", "touch", "mark"], "containers"),
-        (&["spec", "--bundle", "bundle", "--", "touch", "mark"], "bundle/config.json"),
+        (
+            &["spec", "--bundle", "bundle", "--", "touch", "mark"],
+            "bundle/config.json: exists already: remove it, or name another directory",
+        ),
+        (
+            &["spec", "--bundle", "rooted", "--", "touch", "mark"],
+            "rooted/rootfs: exists already: remove it, or name another directory",
+        ),
         (&["spec", "--bundle", "no/where", "--", "touch", "mark"], "no/where/config.json"),
         (&["run", "--accept", "nosuch", "--", "touch", "mark"], "nosuch"),
         (&["run", "nowhere"], "put `--` before it: run -- nowhere"),
@@ -430,6 +447,7 @@ fn wrong_command_lines_are_usage_errors() {
     for (args, says) in cases {
         let answer = place.refused(args, b"{}");
         let record = answer.trap();
+        (&["policy", "schema", "--format", "text"], "possible values: json"),
         assert_eq!(answer.code, 2, "{args:?}: {record}");
         assert_eq!(record["kind"], "usage", "{args:?}");
         assert_eq!(record["code"], "USAGE_ERROR", "{args:?}");
@@ -444,6 +462,40 @@ fn programs_that_cannot_be_run_have_the_exit_codes_of_a_shell() {
     place.write("text", "x");
     place.write("script", "#!/nowhere/interpreter\n");
     place.write("noexec", [0u8, 1, 2, 3]);
+#[test]
+fn advice_offers_what_the_help_shows_and_takes_no_option_for_a_value() {
+    let place = Place::new();
+    let message = |args: &[&str]| {
+        let record = place.refused(args, b"").trap();
+        record["message"].as_str().expect("a message").to_owned()
+    };
+    let help = place.run(&["--help"]).stdout;
+    let (_, listed) = help.split_once("Commands:\n").expect("commands");
+    let (listed, _) = listed.split_once("\n\n").expect("an end");
+    let listed: Vec<_> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(listed.contains(&"run") && !listed.contains(&"windows"), "{listed:?}");
+    let offered = message(&[]);
+    assert!(offered.contains(&format!("[subcommands: {}]", listed.join(", "))), "{offered}");
+    let nested = message(&["policy"]);
+    assert!(nested.contains("[subcommands: validate, resolve, plan, schema, list]"), "{nested}");
+    for typed in ["restor", "checkpont", "widows"] {
+        let text = message(&[typed]);
+        assert!(!text.contains("'restore'") && !text.contains("'checkpoint'"), "{text}");
+        assert!(!text.contains("'windows'"), "{text}");
+    }
+    for args in [
+        &["policy", "plan", "--formt"][..],
+        &["completions", "bash", "--format", "json"],
+        &["spec", "--format", "json"],
+        &["why", "--odd"],
+    ] {
+        let text = message(args);
+        assert!(text.contains("unexpected argument '--"), "{text}");
+        assert!(!text.contains("as a value"), "{text}");
+    }
+    assert!(message(&["policy", "plan", "--formt"]).contains("'--format'"));
+}
+
     for name in ["script", "noexec"] {
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(place.path(name), mode).unwrap();

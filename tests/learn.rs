@@ -402,6 +402,7 @@ fn standard_output_takes_the_policy_after_the_program() {
     let args = ["learn", "-o", "-", "--", "sh", "-c", ": > f"];
     let answer = finish(lab.command(LANDSTRIP, &args), b"");
     assert_eq!(answer.json()["filesystem"]["allowWrite"], serde_json::json!(["."]), "{answer:#?}");
+    assert!(answer.stderr.contains("learn: wrote to standard output: 1 to write"), "{answer:#?}");
 }
 
 #[test]

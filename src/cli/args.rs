@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use super::container::args::{ContainerCommand, GlobalArgs, LaunchArgs};
@@ -57,7 +58,7 @@ pub enum Command {
     #[command(hide = true)]
     Man,
     /// Manage restricted-user execution (Windows only)
-    #[command(subcommand, arg_required_else_help = false)]
+    #[command(subcommand, arg_required_else_help = false, hide = cfg!(not(windows)))]
     Windows(WindowsCommand),
 }
 
@@ -94,7 +95,7 @@ pub struct PolicyArgs {
     /// counts. FILE is found from the current directory; `-` is standard input, which needs
     /// --policy-format; @NAME is a policy that ships with the program, see `policy list`. Without
     /// any, nothing may be written and there is no network
-    #[arg(short = 'p', long = "policy", value_name = "FILE")]
+    #[arg(short = 'p', long = "policy", value_name = "FILE", value_parser = named())]
     pub policies: Vec<OsString>,
 
     /// Format of all policies given as files (default: yaml where the name ends in `.yaml` or `.yml`,
@@ -204,7 +205,7 @@ pub struct InspectArgs {
     pub policy: PolicyArgs,
 
     /// Include the policy attached to this program's file
-    #[arg(long, value_name = "PROGRAM")]
+    #[arg(long, value_name = "PROGRAM", value_parser = named())]
     pub tool: Option<OsString>,
 
     /// How to print.
@@ -231,6 +232,10 @@ pub struct SchemaArgs {
     /// Which schema
     #[arg(value_enum, default_value_t = SchemaName::Policy)]
     pub name: SchemaName,
+
+    /// Format of the output, which has one
+    #[arg(long, value_name = "FORMAT", value_parser = json_alone())]
+    pub format: Option<OutputFormat>,
 }
 
 /// `policy list`.
@@ -426,6 +431,19 @@ fn descriptor(text: &str) -> Result<i32, String> {
         Ok(fd) if fd > 2 => Ok(fd),
         _ => Err("must be the number of an open descriptor, 3 or above".to_owned()),
     }
+}
+
+/// Reads a name that is not empty, as clap has it of paths.
+pub(super) fn named() -> impl TypedValueParser<Value = OsString> {
+    OsStringValueParser::new().try_map(|name| match name.is_empty() {
+        true => Err("is empty"),
+        false => Ok(name),
+    })
+}
+
+/// Reads the format of what is JSON in any case.
+fn json_alone() -> impl TypedValueParser<Value = OutputFormat> {
+    PossibleValuesParser::new(["json"]).map(|_| OutputFormat::Json)
 }
 
 /// Reads a whole number of seconds.

@@ -61,7 +61,7 @@ pub fn refused(refusal: Refusal) -> Failure {
 /// A usage error where there is a document already, or it cannot be written.
 pub fn write(dir: &Path, document: &Value) -> Result<(), Error> {
     let path = dir.join(CONFIG);
-    let failed = |error: io::Error| Error::Usage(format!("--bundle: {}: {error}", path.display()));
+    let failed = |error: io::Error| in_the_way(&path, &error);
     let mut text = serde_json::to_vec_pretty(document)
         .map_err(|error| Failure::new(Code::InternalError, error.to_string()))?;
     text.push(b'\n');
@@ -92,8 +92,19 @@ pub fn make_root(dir: &Path, links: &[(String, String)]) -> Result<(), Error> {
     made.map_err(|error| {
         // Nothing of it is left, so that the next try writes a whole one.
         let _it_stays = std::fs::remove_file(dir.join(CONFIG));
-        Error::Usage(format!("--bundle: {}: {error}", root.display()))
+        in_the_way(&root, &error)
     })
+}
+
+/// The usage error of a bundle that cannot be written, at `path`.
+fn in_the_way(path: &Path, error: &io::Error) -> Error {
+    let what = match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            "exists already: remove it, or name another directory".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    Error::Usage(format!("--bundle: {}: {what}", path.display()))
 }
 
 fn private() -> OpenOptions {

@@ -95,9 +95,12 @@ mod linux {
 
     /// Says on standard error what was learned.
     fn tell(learned: &Learned, args: &LearnArgs) {
+        let name = match args.output == Path::new("-") {
+            true => "to standard output".into(),
+            false => print::plain(&args.output.to_string_lossy()),
+        };
         let mut text = format!(
-            "learn: wrote {}: {} to write, {} of the network\n",
-            print::plain(&args.output.to_string_lossy()),
+            "learn: wrote {name}: {} to write, {} of the network\n",
             learned.writes.len() + usize::from(learned.git_dir.is_some()),
             learned.switches.len() + learned.unix.len(),
         );

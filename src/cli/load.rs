@@ -42,11 +42,13 @@ pub fn load(args: &PolicyArgs) -> Result<Vec<Source>, Error> {
     let names = args.policies.iter().map(|name| name.to_string_lossy());
     for name in names.filter(|name| name.starts_with('@')) {
         if shipped::find(&name).is_none() {
-            let hint = shipped::nearest(&name);
-            let hint = hint.map(|name| format!("did you mean {name}? ")).unwrap_or_default();
+            let hint = match shipped::nearest(&name) {
+                Some(near) => format!("did you mean {near}? There"),
+                None => "there".to_owned(),
+            };
             let all: Vec<_> = shipped::ALL.iter().map(|shipped| shipped.name).collect();
             return Err(Error::Usage(format!(
-                "no policy `{name}` ships with this program; {hint}There are {}; a file of that \
+                "no policy `{name}` ships with this program; {hint} are {}; a file of that \
                     name is ./{name}",
                 all.join(", ")
             )));

@@ -79,7 +79,7 @@ pub fn main(line: &[OsString]) -> u8 {
     }
     match parse(line) {
         Ok(args) => dispatch(args, line),
-        Err(error) => finish_parse(&error, line),
+        Err(error) => finish_parse(error, line),
     }
 }
 
@@ -146,7 +146,8 @@ fn verb(line: &[OsString]) -> Option<usize> {
 }
 
 /// Help and version go to standard output with exit code 0; anything else is a usage error.
-fn finish_parse(error: &clap::Error, line: &[OsString]) -> u8 {
+fn finish_parse(mut error: clap::Error, line: &[OsString]) -> u8 {
+    correct(&mut error, line);
     let text = error.render().to_string();
     if !error.use_stderr() {
         return finish(output::bytes(text.as_bytes()).map(|()| 0));
@@ -154,11 +155,50 @@ fn finish_parse(error: &clap::Error, line: &[OsString]) -> u8 {
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let text = text.split("\n\nFor more information").next().unwrap_or(text).trim();
     let mut text = text.to_owned();
-    if let Some(hint) = hint(error, line) {
+    if let Some(hint) = hint(&error, line) {
         text.push_str("\n\n");
         text.push_str(&hint);
     }
     finish(Err(Error::Usage(text)))
+}
+
+/// Makes clap's advice fit: it offers commands that the help hides, knows no near name of three letters, and takes
+/// an option that it does not know for a value, which here would be a program to run or the name of a schema.
+fn correct(error: &mut clap::Error, line: &[OsString]) {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    if let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested) {
+        tips.retain(|tip| !tip.to_string().starts_with("to pass "));
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
+    if !matches!(error.kind(), ErrorKind::MissingSubcommand | ErrorKind::InvalidSubcommand) {
+        return;
+    }
+    let tree = tree(line);
+    let shown: Vec<&str> = tree
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .map(clap::Command::get_name)
+        .collect();
+    let hidden = |name: &str| tree.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+    for kind in [ContextKind::ValidSubcommand, ContextKind::SuggestedSubcommand] {
+        if let Some(ContextValue::Strings(mut names)) = error.remove(kind) {
+            names.retain(|name| !hidden(name));
+            if !names.is_empty() {
+                error.insert(kind, ContextValue::Strings(names));
+            }
+        }
+    }
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && error.get(ContextKind::SuggestedSubcommand).is_none()
+        && let Some(typed) = verb(line).and_then(|at| line[at].to_str())
+        && typed.len() <= 16
+        && let Some(near) = shown.iter().find(|name| strsim::osa_distance(typed, name) == 1)
+    {
+        let near = ContextValue::Strings(vec![(*near).to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, near);
+    }
 }
 
 /// What was probably meant by an argument that is one too many.

@@ -36,7 +36,7 @@ pub struct GlobalArgs {
 
     /// Policy of the container, as `run --policy` takes it, before that of the host; repeat to merge several in
     /// order. What the document asks for may only tighten them
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::cli::args::named())]
     pub policy: Vec<OsString>,
 
     /// Shortfalls to accept in a container, by the names that `policy plan` prints, separated by commas
