@@ -294,6 +294,13 @@ fn the_policy_of_a_program_may_only_tighten() {
         ("{", "POLICY_PARSE_FAILED", Some(1), None, ""),
         ("", "POLICY_PARSE_FAILED", None, None, "empty"),
         (
+            "filesystem:\n  denyRead: [/etc]\n",
+            "POLICY_PARSE_FAILED",
+            Some(1),
+            None,
+            "an attached policy is JSON",
+        ),
+        (
             "{\"filesystem\":\n{\"allowWrite\": [\"/\"]}}",
             "POLICY_NOT_TIGHTER",
             Some(2),
@@ -354,6 +361,7 @@ fn wrong_command_lines_are_usage_errors() {
     place.write("p.json", "{}");
     std::fs::create_dir(place.path("bundle")).unwrap();
     place.write("bundle/config.json", "{}");
+    std::fs::create_dir_all(place.path("rooted/rootfs")).unwrap();
     let cases: &[(&[&str], &str)] = &[
         (&[], "Usage"),
         (&["frobnicate"], "frobnicate"),
@@ -361,7 +369,6 @@ fn wrong_command_lines_are_usage_errors() {
         (&["run", "--"], "nothing to run"),
         (&["--policy", "p.json", "run", "--", "touch", "mark"], "put it after the command"),
         (&["--policy", "p.json", "why", "mark"], "put it after the command"),
-    std::fs::create_dir_all(place.path("rooted/rootfs")).unwrap();
         (&["run", "--polcy", "x", "--", "touch", "mark"], "--polcy"),
         (&["run", "-p", "p.json", "--policy-format", "toml", "--", "touch", "mark"], "toml"),
         (&["run", "-p", "-", "--", "touch", "mark"], "--policy-format"),
@@ -440,6 +447,7 @@ fn wrong_command_lines_are_usage_errors() {
         (&["policy"], "Usage"),
         (&["policy", "valid"], "valid"),
         (&["policy", "schema", "traps"], "traps"),
+        (&["policy", "schema", "--format", "text"], "possible values: json"),
         (&["policy", "plan", "--format", "xml"], "xml"),
         (&["completions", "tcsh"], "tcsh"),
         (&["doctor", "x"], "x"),
@@ -447,7 +455,6 @@ fn wrong_command_lines_are_usage_errors() {
     for (args, says) in cases {
         let answer = place.refused(args, b"{}");
         let record = answer.trap();
-        (&["policy", "schema", "--format", "text"], "possible values: json"),
         assert_eq!(answer.code, 2, "{args:?}: {record}");
         assert_eq!(record["kind"], "usage", "{args:?}");
         assert_eq!(record["code"], "USAGE_ERROR", "{args:?}");
@@ -455,13 +462,6 @@ fn wrong_command_lines_are_usage_errors() {
     }
 }
 
-#[test]
-fn programs_that_cannot_be_run_have_the_exit_codes_of_a_shell() {
-    let place = Place::new();
-    std::fs::create_dir(place.path("dir")).unwrap();
-    place.write("text", "x");
-    place.write("script", "#!/nowhere/interpreter\n");
-    place.write("noexec", [0u8, 1, 2, 3]);
 #[test]
 fn advice_offers_what_the_help_shows_and_takes_no_option_for_a_value() {
     let place = Place::new();
@@ -496,6 +496,13 @@ fn advice_offers_what_the_help_shows_and_takes_no_option_for_a_value() {
     assert!(message(&["policy", "plan", "--formt"]).contains("'--format'"));
 }
 
+#[test]
+fn programs_that_cannot_be_run_have_the_exit_codes_of_a_shell() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("dir")).unwrap();
+    place.write("text", "x");
+    place.write("script", "#!/nowhere/interpreter\n");
+    place.write("noexec", [0u8, 1, 2, 3]);
     for name in ["script", "noexec"] {
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(place.path(name), mode).unwrap();

@@ -529,6 +529,9 @@ fn the_profile_holds_beside_the_policy() {
         ],
     });
     let answer = place.run(&["sh", "-c", "busybox mkdir /ws/d; echo x > /ws/f; cat /ws/f"]);
+    std::fs::copy(place.path("more.yaml"), place.path("more.json")).expect("a copy");
+    place.options = vec!["--policy".into(), place.path("more.json").display().to_string()];
+    place.run(&["true"]).bad("a name that does not end in .yaml or .yml is read as JSON");
     assert_eq!(answer.out.trim(), "x", "{answer:?}");
     assert!(answer.err.contains("not supported"), "{answer:?}");
     // Its filter is not one of a run in there, which may have Landlock.

@@ -86,20 +86,25 @@ fn source(path: &OsStr, format: Option<PolicyFormat>) -> Result<Source, Error> {
     }
 }
 
-/// Why a policy that was taken for JSON by its name is probably YAML; empty where it is not.
-pub fn format_hint(source: &Source, error: &PolicyError) -> &'static str {
+/// Whether a policy that was refused as JSON is probably YAML.
+fn looks_like_yaml(source: &Source, error: &PolicyError) -> bool {
     let object = source.bytes.trim_ascii_start().starts_with(b"{");
-    if source.format != Format::Json || object || error.key.is_some() {
-        return "";
-    }
     // Whatever it says, it is in order as YAML.
-    match policy::parse(&source.name, &source.bytes, Format::Yaml) {
-        Err(PolicyError { key: None, .. }) => "",
-        _ => {
-            "; a name that does not end in .yaml or .yml is read as JSON: rename it, or give \
-                --policy-format yaml"
-        }
+    source.format == Format::Json
+        && !object
+        && error.key.is_none()
+        && !matches!(
+            policy::parse(&source.name, &source.bytes, Format::Yaml),
+            Err(PolicyError { key: None, .. })
+        )
+}
+
+/// The error of a policy that is read as JSON for the reason `why`, which is said where it is probably YAML.
+pub fn with_hint(source: &Source, error: PolicyError, why: &str) -> PolicyError {
+    if !looks_like_yaml(source, &error) {
+        return error;
     }
+    PolicyError { message: format!("{}; {why}", error.message), ..error }
 }
 
 /// The format that a file's name promises.

@@ -44,7 +44,7 @@ use container::args::{
 #[cfg(target_os = "linux")]
 use crate::linux::host::HostView as HostFiles;
 pub use error::{Error, Failure};
-pub use load::{MAX_BYTES, Source, format_of, load};
+pub use load::{MAX_BYTES, Source, format_of, load, with_hint};
 #[cfg(any(target_os = "linux", windows))]
 pub(crate) use run::environment;
 #[cfg(target_os = "linux")]

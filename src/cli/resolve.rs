@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::args::PolicyArgs;
 use super::error::{Error, Failure};
-use super::load::{Source, format_hint, load};
+use super::load::{Source, load, with_hint};
 use super::tool;
 use crate::policy::{self, Daemons, FsView, Place, PolicyError, ResolvedPolicy};
 use crate::trap::Code;
@@ -164,10 +164,12 @@ pub fn resolved_from(
     let documents = sources.into_iter().map(|source| {
         parse(&source).map_err(|error| match args.policy_format {
             Some(_) => error,
-            None => {
-                let message = format!("{}{}", error.message, format_hint(&source, &error));
-                PolicyError { message, ..error }
-            }
+            None => with_hint(
+                &source,
+                error,
+                "a name that does not end in .yaml or .yml is read as JSON: rename it, or give \
+                    --policy-format yaml",
+            ),
         })
     });
     let documents = documents.collect::<Result<Vec<_>, _>>()?;
@@ -207,7 +209,9 @@ pub fn tightened(
     };
     let cwd = base.cwd.clone();
     let place = Place { cwd: &cwd, home: environment.home.as_deref(), view };
-    let own = policy::resolve_executable(&policy::merge(vec![parse(&source)?]), &place, &base)?;
+    let document =
+        parse(&source).map_err(|error| with_hint(&source, error, "an attached policy is JSON"))?;
+    let own = policy::resolve_executable(&policy::merge(vec![document]), &place, &base)?;
     Ok(policy::tighten(base, own)?)
 }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::runtime::Runtime;
 use super::{Context, Error, Result};
 use crate::cli::args::PolicyArgs;
-use crate::cli::{Error as CliError, Source, format_of, load};
+use crate::cli::{Error as CliError, Source, format_of, load, with_hint};
 use crate::policy::{self, Document, Limits, Network, Place, ResolvedPolicy};
 
 /// The annotation with a policy: a path of the host, the name of a shipped one, or JSON.
@@ -168,7 +168,11 @@ impl Sources {
 impl Kept {
     fn parse(&self) -> std::result::Result<Document, policy::PolicyError> {
         let format = if self.yaml { policy::Format::Yaml } else { policy::Format::Json };
-        policy::parse(&self.name, self.text.as_bytes(), format)
+        policy::parse(&self.name, self.text.as_bytes(), format).map_err(|error| {
+            let (name, bytes) = (self.name.clone(), self.text.clone().into_bytes());
+            let why = "a name that does not end in .yaml or .yml is read as JSON";
+            with_hint(&Source { name, bytes, format }, error, why)
+        })
     }
 }
 
