@@ -371,7 +371,7 @@ fn names_that_are_none() {
     };
     std::fs::write(place.path("victim"), "x").expect("a file");
     std::fs::create_dir(place.path("state")).expect("a directory");
-    let verbs: [&[&str]; 12] = [
+    let verbs: [&[&str]; 13] = [
         &["create", "-b", "."],
         &["start"],
         &["state"],
@@ -383,6 +383,7 @@ fn names_that_are_none() {
         &["resume"],
         &["update", "--memory", "1"],
         &["events", "--stats"],
+        &["events", "--traps"],
         &["exec"],
     ];
     let long = "a".repeat(1000);

@@ -267,6 +267,61 @@ fn denials_are_events() {
     assert!(events.wait().expect("an end").success());
 }
 
+/// `events --traps` prints what was denied until then, also when the program has ended, and does not wait.
+#[test]
+fn denials_until_now_are_printed() {
+    if !ready("denials_until_now") {
+        return;
+    }
+    let mut place = fenced(&json!({}));
+    let named = std::mem::take(&mut place.options);
+    let paths = |place: &Place, id: &str| -> Vec<Value> {
+        let told = place.call(&["events", "--traps", id]);
+        let told = told.good();
+        let events = told.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        events
+            .inspect(|event| {
+                assert_eq!((&event["type"], &event["id"]), (&json!("trap"), &json!(id)))
+            })
+            .map(|mut event| event["data"]["path"].take())
+            .collect()
+    };
+    let (first, second) = (json!("/data/first"), json!("/data/second"));
+    let ended = id();
+    place.program(&["sh", "-c", "echo x > /data/first"]);
+    place.call(&["run", "--keep", "-b", ".", &ended]);
+    assert_eq!(paths(&place, &ended), std::slice::from_ref(&first));
+    place.call(&["delete", &ended]).good();
+    place.call(&["events", "--traps", &ended]).bad("does not exist");
+
+    let running = id();
+    place.program(&["sleep", "1000"]).call(&["run", "--detach", "-b", ".", &running]).good();
+    assert_eq!(paths(&place, &running), [Value::Null; 0]);
+    for path in [&first, &second] {
+        let script = format!("echo x > {}", path.as_str().expect("a path"));
+        assert_ne!(place.call(&["exec", &running, "sh", "-c", &script]).code, Some(0));
+    }
+    assert_eq!(paths(&place, &running), [first.clone(), second]);
+    place.call(&["delete", "--force", &running]).good();
+
+    // A file that the caller names is read as well, and outlives the container.
+    place.options = named;
+    let elsewhere = id();
+    place.program(&["sh", "-c", "echo x > /data/first"]);
+    place.call(&["run", "--keep", "-b", ".", &elsewhere]);
+    assert_eq!(paths(&place, &elsewhere), [first]);
+    place.call(&["delete", &elsewhere]).good();
+    assert_eq!(traps(&place).len(), 1);
+
+    // Without a policy nothing is denied.
+    let plain = id();
+    place.options.clear();
+    place.spec["annotations"] = json!({});
+    place.program(&["sh", "-c", "true"]).call(&["run", "--keep", "-b", ".", &plain]).good();
+    assert_eq!(paths(&place, &plain), [Value::Null; 0]);
+    place.call(&["delete", &plain]).good();
+}
+
 #[test]
 fn exec_is_under_the_policy_of_the_container() {
     if !ready("exec_is_under_the_policy") {
@@ -474,6 +529,9 @@ fn policies_are_merged_and_refused_by_name() {
     assert_eq!(out.matches("\nf").count(), 2, "{out}");
 
     let mut place = both;
+    std::fs::copy(place.path("more.yaml"), place.path("more.json")).expect("a copy");
+    place.options = vec!["--policy".into(), place.path("more.json").display().to_string()];
+    place.run(&["true"]).bad("a name that does not end in .yaml or .yml is read as JSON");
     place.options.clear();
     for (policy, says) in [
         (json!("relative.json"), "annotations.dev.landstrip.policy: \"relative.json\""),
@@ -529,9 +587,6 @@ fn the_profile_holds_beside_the_policy() {
         ],
     });
     let answer = place.run(&["sh", "-c", "busybox mkdir /ws/d; echo x > /ws/f; cat /ws/f"]);
-    std::fs::copy(place.path("more.yaml"), place.path("more.json")).expect("a copy");
-    place.options = vec!["--policy".into(), place.path("more.json").display().to_string()];
-    place.run(&["true"]).bad("a name that does not end in .yaml or .yml is read as JSON");
     assert_eq!(answer.out.trim(), "x", "{answer:?}");
     assert!(answer.err.contains("not supported"), "{answer:?}");
     // Its filter is not one of a run in there, which may have Landlock.

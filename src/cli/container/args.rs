@@ -117,7 +117,7 @@ pub enum ContainerCommand {
     Resume(IdArgs),
     /// Change the limits of a container
     Update(Box<UpdateArgs>),
-    /// Print what a container uses, as JSON lines
+    /// Print what a container uses, and what was denied to it, as JSON lines
     Events(EventsArgs),
     /// Print what this runtime can do, as JSON
     Features,
@@ -349,6 +349,11 @@ pub struct EventsArgs {
     /// Print what it uses once, and end
     #[arg(long)]
     pub stats: bool,
+
+    /// Print what was denied until now, and end. It is kept until the container is deleted, unless --traps before
+    /// the command names another place
+    #[arg(long, conflicts_with = "stats")]
+    pub traps: bool,
 
     /// Time between two lines, as 5s or 500ms
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]

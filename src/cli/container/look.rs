@@ -13,7 +13,7 @@ use super::log::rfc3339;
 use crate::oci::cgroup::oom::{Event, Watch};
 use crate::oci::policy::Policy;
 use crate::oci::runtime::Runtime;
-use crate::oci::state::{Record, Status};
+use crate::oci::state::{Container, Record, Status};
 use crate::oci::traps::Follower;
 use crate::oci::{Context, Error, Result};
 
@@ -165,6 +165,14 @@ fn ended(id: &str, memory: Option<&mut Watch>, init: &OwnedFd, limit: Duration) 
     }
 }
 
+/// `events --traps`: what was denied to the container until now, whether it runs or not.
+fn traps(id: &str, container: &Container) -> Result<()> {
+    let Some(policy) = Policy::of(container)? else { return Ok(()) };
+    let file = policy.trap_file(container);
+    let nowhere = || Error::new(format!("the traps of container {id:?} are kept in no file"));
+    tell(id, &mut Follower::open(&file.ok_or_else(nowhere)?)?)
+}
+
 /// `events`: what the container uses, once or again and again until it has ended; then also that it ran out of
 /// memory, and what was denied to it under its policy.
 ///
@@ -174,6 +182,9 @@ fn ended(id: &str, memory: Option<&mut Watch>, init: &OwnedFd, limit: Duration) 
 pub fn events(runtime: &Runtime<'_>, args: &EventsArgs) -> Result<()> {
     let container = runtime.root.container(&args.id)?;
     let record = container.complete(&args.id)?;
+    if args.traps {
+        return traps(&args.id, &container);
+    }
     let not_running = || Error::new(format!("container {:?} is not running", args.id));
     if container.status(&record) == Status::Stopped {
         return Err(not_running());
@@ -187,7 +198,7 @@ pub fn events(runtime: &Runtime<'_>, args: &EventsArgs) -> Result<()> {
     let traps = policy.and_then(|policy| policy.trap_file(&container));
     let traps = traps.map(|path| Follower::open(&path)).transpose()?;
     std::thread::scope(|scope| {
-        let told = scope.spawn(|| traps.map_or(Ok(()), |traps| tell(&args.id, traps, &init)));
+        let told = scope.spawn(|| traps.map_or(Ok(()), |traps| follow(&args.id, traps, &init)));
         // Without a memory controller nothing is told of it.
         let mut memory = cgroup.watch_memory().ok();
         loop {
@@ -205,14 +216,20 @@ fn event(id: &str, kind: &str, data: Value) -> Result<()> {
     print(&format!("{}\n", json!({"type": kind, "id": id, "data": data})))
 }
 
+/// Prints the traps that there are.
+fn tell(id: &str, traps: &mut Follower) -> Result<()> {
+    while let Some(line) = traps.line()? {
+        event(id, "trap", serde_json::from_str(&line).unwrap_or(Value::String(line)))?;
+    }
+    Ok(())
+}
+
 /// Prints traps as they come, until the process has ended.
-fn tell(id: &str, mut traps: Follower, init: &OwnedFd) -> Result<()> {
+fn follow(id: &str, mut traps: Follower, init: &OwnedFd) -> Result<()> {
     loop {
         // First: what was written by then is read after it.
         let ended = crate::oci::attach::ends(init, Duration::ZERO)?;
-        while let Some(line) = traps.line()? {
-            event(id, "trap", serde_json::from_str(&line).unwrap_or(Value::String(line)))?;
-        }
+        tell(id, &mut traps)?;
         if ended {
             return Ok(());
         }
