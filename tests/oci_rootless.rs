@@ -47,6 +47,33 @@ fn an_ordinary_user_runs_a_bundle() {
     assert!(bundle.inside("new").exists());
 }
 
+/// As with runc and crun, the usual place is not a user's where `XDG_RUNTIME_DIR` names none.
+#[test]
+fn a_user_without_a_place_for_containers_is_told_how_to_name_one() {
+    let Some(bundle) = bundle("a place for containers") else { return };
+    bundle.write(&["/probe", "getuid"]);
+    let directory = bundle.path("").to_str().expect("a path").to_owned();
+    let run = |runtime_dir: Option<&std::path::Path>, id: &str| {
+        let mut command = bundle.caller();
+        command.args(["--cgroup-manager", "disabled", "run", "-b", &directory, id]);
+        match runtime_dir {
+            Some(dir) => command.env("XDG_RUNTIME_DIR", dir),
+            None => command.env_remove("XDG_RUNTIME_DIR"),
+        };
+        command.stdin(Stdio::null()).output().expect("timeout(1)")
+    };
+    let id = bundle.id();
+    let refused = run(None, &id);
+    let says = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{says}");
+    assert!(says.contains("/run/landstrip: Permission denied"), "{says}");
+    assert!(says.contains("; set XDG_RUNTIME_DIR, or give --root DIR"), "{says}");
+    let place = bundle.path("state");
+    let ran = run(Some(&place), &id);
+    assert!(ran.status.success(), "{ran:?}");
+    assert!(place.join("landstrip").is_dir());
+}
+
 /// The kernel lets an ordinary user look at no launcher, which hands its namespaces over instead: to a command that
 /// it serves, and to one of other capabilities, which has a launcher of its own.
 #[test]

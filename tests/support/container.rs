@@ -161,6 +161,14 @@ impl Bundle {
 
     /// The runtime, with these words.
     pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.caller();
+        command.arg("--root").arg(self.path("state")).args(["--cgroup-manager", "disabled"]);
+        command.args(words);
+        command
+    }
+
+    /// The runtime, with no word yet.
+    pub fn caller(&self) -> Command {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=2", "30"]);
         if let Some(before) = &self.before {
@@ -173,8 +181,6 @@ impl Bundle {
             command.args(["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"]);
         }
         command.args(&self.wrapper).arg(runtime());
-        command.arg("--root").arg(self.path("state")).args(["--cgroup-manager", "disabled"]);
-        command.args(words);
         command
     }
 

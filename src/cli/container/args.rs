@@ -9,8 +9,8 @@ use clap::{ArgAction, Args as ClapArgs, Subcommand, ValueEnum};
 #[derive(Clone, Debug, Default, ClapArgs)]
 #[command(next_help_heading = "Options for containers")]
 pub struct GlobalArgs {
-    /// Directory that holds the state of containers (default: /run/landstrip, or landstrip below
-    /// $XDG_RUNTIME_DIR without root)
+    /// Directory that holds the state of containers (default: /run/landstrip, or without root landstrip below
+    /// $XDG_RUNTIME_DIR, where that is set)
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
 

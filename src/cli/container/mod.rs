@@ -130,10 +130,27 @@ fn with_runtime(
         warn: &warn,
     };
     command(&runtime).unwrap_or_else(|error| {
-        let text = error.to_string();
+        let mut text = error.to_string();
+        if global.root.is_none() && rootless {
+            text.push_str(remedy(&text));
+        }
         log.error(&text);
         run::exit_code(&text)
     })
+}
+
+/// What to do about an error of a user who may not keep containers where nobody says another place, and root does.
+/// runc and crun have the same default and the same error.
+#[cfg(target_os = "linux")]
+fn remedy(error: &str) -> &'static str {
+    use crate::oci::runtime::default_root;
+    let root = default_root(true);
+    let refused = error.contains("Permission denied")
+        && root.to_str().is_some_and(|root| error.starts_with(root));
+    match refused && root == default_root(false) {
+        true => "; set XDG_RUNTIME_DIR, or give --root DIR",
+        false => "",
+    }
 }
 
 /// Says that there are no containers on this platform.
