@@ -11,6 +11,7 @@ use crate::arbitrary::cases;
 fn addresses() -> impl Strategy<Value = IpAddr> {
     let four = prop_oneof![
         any::<u32>(),
+        Just(0x7f00_0001),
         any::<u32>().prop_map(|low| 0x7f00_0000 | low & 0x00ff_ffff),
         Just(0),
         Just(0x7eff_ffff),
@@ -18,6 +19,7 @@ fn addresses() -> impl Strategy<Value = IpAddr> {
     ];
     let six = prop_oneof![
         any::<u128>(),
+        Just(1),
         four.clone().prop_map(|low| 0xffff_0000_0000 | u128::from(low)),
         four.clone().prop_map(u128::from),
         (0..64_u32, four.clone())
@@ -78,7 +80,17 @@ proptest! {
             prop_assert!(all && !none);
             prop_assert!(local || !ports);
             prop_assert_eq!(local, reach(address) != Reach::Outside);
-            prop_assert_eq!(ports, local && using == Use::Connect && port == proxy);
+            // 127.0.0.1, ::1 and the addresses that stand for all.
+            let bits = match address {
+                IpAddr::V4(address) => u128::from(address.to_bits()),
+                IpAddr::V6(address) => match address.to_bits() {
+                    bits if bits >> 32 == 0xffff => bits & 0xffff_ffff,
+                    1 => 0x7f00_0001,
+                    bits => bits,
+                },
+            };
+            let on_host = local && [0, 0x7f00_0001].contains(&bits);
+            prop_assert_eq!(ports, on_host && using == Use::Connect && port == proxy);
         }
     }
 }
