@@ -6,11 +6,15 @@ mod cli_support;
 mod support;
 
 use cli_support::{Answer, LANDSTRIP, finish, repository};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use support::have::have;
+use support::net::outside_addresses;
 
 /// A directory that holds a home, a start directory, and what lies outside of both.
 struct Lab {
@@ -342,7 +346,7 @@ fn sockets_are_learned() {
     assert_eq!(network, serde_json::json!({"allowNetwork": false, "allowUnixSockets": [socket]}));
     let local = format!("connect $s in:127.0.0.1:{port} #");
     let network = learn("local.json", &["s=socket AF_INET SOCK_STREAM 0", &local]);
-    assert_eq!(network, serde_json::json!({"allowNetwork": false, "allowLocalBinding": true}));
+    assert_eq!(network, serde_json::json!({"allowNetwork": false, "hostPorts": [port]}));
     // A datagram socket is connected without a packet; 192.0.2.0/24 is nobody's (RFC 5737).
     let far = ["s=socket AF_INET SOCK_DGRAM 0", "sendto $s bytes:x 1 0 in:192.0.2.1:9 #"];
     let answer = lab.learn("far.json", &[], &[&[probe.as_str()], &far[..]].concat());
@@ -366,6 +370,122 @@ fn sockets_are_learned() {
     ];
     assert_eq!(learn("own.json", &own), serde_json::json!({"allowNetwork": false}));
     assert_eq!(lab.writes("own.json"), ["."]);
+}
+
+/// A server that greets who connects, until the test ends.
+fn greeting(ip: IpAddr) -> SocketAddr {
+    let listener = TcpListener::bind((ip, 0)).expect("bind");
+    let at = listener.local_addr().expect("its address");
+    thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let _gone = client.write_all(b"hello");
+        }
+    });
+    at
+}
+
+fn greeted(to: SocketAddr) -> [String; 3] {
+    let family = if to.is_ipv4() { "AF_INET" } else { "AF_INET6" };
+    [
+        format!("s=socket {family} SOCK_STREAM 0"),
+        format!("connect $s in:{to} #"),
+        "read $s buf:9 9".to_owned(),
+    ]
+}
+
+/// What the run did not serve itself is the host's, and reached again with what was learned: a server on
+/// loopback, and with a list of hosts before it one of another host by its address.
+#[test]
+fn servers_of_others_are_learned_one_by_one() {
+    let lab = Lab::new();
+    let probe = support::probe().display().to_string();
+    let [some, none] = [json!(["192.0.2.7"]), json!([])];
+    let mut all = vec![
+        (greeting([127, 0, 0, 1].into()), None, "hostPorts"),
+        (greeting([127, 0, 77, 5].into()), None, "allowedDomains"),
+        (greeting([127, 0, 0, 1].into()), Some(&none), "hostPorts"),
+    ];
+    for ip in outside_addresses() {
+        all.extend([&some, &none].map(|list| (greeting(ip), Some(list), "allowedDomains")));
+    }
+    for (to, list, key) in all {
+        let what = format!("{to} {list:?}");
+        let program = greeted(to);
+        let program: Vec<&str> = [&probe].into_iter().chain(&program).map(String::as_str).collect();
+        let bare = lab.bare(&program);
+        assert!(bare.stdout.lines().all(|line| line.starts_with("ok")), "control: {bare:#?}");
+        let network = list.map_or(json!({}), |list| json!({ "allowedDomains": list }));
+        std::fs::write(lab.path("base.json"), json!({ "network": network }).to_string()).unwrap();
+        let base = lab.text("base.json");
+        let answer = lab.learn("p.json", &["--force", "-p", &base], &program);
+        assert_eq!(answer.stdout, bare.stdout, "{what}: {answer:#?}");
+        let entry = match key {
+            "hostPorts" => json!([to.port()]),
+            _ => json!([to.to_string()]),
+        };
+        assert_eq!(lab.policy("p.json")["network"], json!({ key: entry }), "{what}");
+        let learned = lab.text("p.json");
+        let run = |policies: &[&str]| {
+            finish(lab.command(LANDSTRIP, &[&["run"], policies, &["--"], &program].concat()), b"")
+        };
+        let again = run(&["-p", &base, "-p", &learned]);
+        assert_eq!((&again.stdout, again.stderr.as_str()), (&bare.stdout, ""), "{what}");
+        assert!(!run(&["-p", &base]).stderr.is_empty(), "{what}: it was learned for nothing");
+    }
+}
+
+/// A port is the run's own also where its client came first.
+#[test]
+fn a_client_may_come_before_its_server() {
+    let lab = Lab::new();
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+    let probe = support::probe().display().to_string();
+    let connect = format!("do s=socket AF_INET SOCK_STREAM 0 ; connect $s in:{free} #");
+    let program = [
+        probe.as_str(),
+        &connect,
+        "s=socket AF_INET SOCK_STREAM 0",
+        &format!("bind $s in:{free} #"),
+        "listen $s 1",
+        &connect,
+    ];
+    let answer = lab.learn("p.json", &[], &program);
+    let lines: Vec<&str> = answer.stdout.lines().collect();
+    assert_eq!(lines, ["ECONNREFUSED", "ok", "ok", "ok", "ok"], "{answer:#?}");
+    let network = json!({"allowNetwork": false, "allowLocalBinding": true});
+    assert_eq!(lab.policy("p.json")["network"], network);
+    assert_eq!(lab.run("p.json", &program).stdout, answer.stdout);
+}
+
+/// Whatever is done, a policy that lists hosts is not extended by one that opens the network.
+#[test]
+fn beside_a_list_of_hosts_the_network_stays_closed() {
+    let lab = Lab::new();
+    std::fs::write(lab.path("base.json"), r#"{"network": {"allowedDomains": []}}"#).unwrap();
+    let base = lab.text("base.json");
+    let probe = support::probe().display().to_string();
+    let far = "do s=socket AF_INET SOCK_STREAM|SOCK_NONBLOCK 0 ; connect $s in:192.0.2.1:9 #";
+    let names = "do s=socket AF_INET SOCK_DGRAM 0 ; sendto $s bytes:x 1 0 in:192.0.2.53:53 #";
+    let datagram = "do s=socket AF_INET SOCK_DGRAM 0 ; connect $s in:192.0.2.2:9 #";
+    let way = "do s=socket AF_INET SOCK_DGRAM 0 ; connect $s in:192.0.2.1:9 #";
+    for (operations, network, said) in [
+        (&[far][..], json!({"allowedDomains": ["192.0.2.1:9"]}), ""),
+        // As getaddrinfo(3) does before.
+        (&[way, far], json!({"allowedDomains": ["192.0.2.1:9"]}), ""),
+        (&[names, way, far], Value::Null, "192.0.2.1:9 (by probe): its name is not known"),
+        (&[names], Value::Null, ""),
+        (&[datagram], Value::Null, "UDP 192.0.2.2:9 (by probe): only allowNetwork would"),
+    ] {
+        let program = [&[probe.as_str()], operations].concat();
+        let answer = lab.learn("p.json", &["--force", "-p", &base], &program);
+        assert_eq!(lab.policy("p.json")["network"], network, "{operations:?}: {answer:#?}");
+        let told = answer.stderr.contains("not granted");
+        assert!(answer.stderr.contains(said) && told != said.is_empty(), "{answer:#?}");
+    }
+    // The control: without the list there is nothing else to grant.
+    let answer = lab.learn("p.json", &["--force"], &[&probe, far]);
+    assert_eq!(lab.policy("p.json")["network"], json!({"allowNetwork": true}), "{answer:#?}");
+    assert!(answer.stderr.contains("opens every host"), "{answer:#?}");
 }
 
 #[test]

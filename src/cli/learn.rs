@@ -29,6 +29,10 @@ mod linux {
     /// The name of [`OPEN`] in messages.
     const OWN: &str = "learn";
 
+    /// What is said where the network as a whole is granted.
+    const WHOLE_NETWORK: &str = "learn: allowNetwork opens every host: to have hosts listed, learn with a policy \
+        before it (-p) that has {\"network\": {\"allowedDomains\": []}}\n";
+
     /// Runs it and returns its exit code; the policy is written whatever that is.
     ///
     /// # Errors
@@ -47,10 +51,16 @@ mod linux {
         // A policy attached to the program tightens what is open, and not what need not be learned: its
         // grants lie within those of the policy that is learned.
         let base = resolved(given.clone(), None)?;
-        let open = resolved([given, vec![source(OWN, OPEN), shipped("@secrets")]].concat(), tool)?;
+        let mut open =
+            resolved([given, vec![source(OWN, OPEN), shipped("@secrets")]].concat(), tool)?;
+        if open.network.allow_network {
+            // Nothing is held to the list meanwhile: which hosts are wanting in it is learned.
+            open.network.allowed_domains = None;
+        }
         let guard = resolved(vec![shipped("@agent"), source(OWN, OPEN)], None)?;
         let places = Places::new(&open.cwd, &home()?, Decider::new(&guard));
         let notes = Notes::new(places, resolve::daemons());
+        let notes = notes.beside_hosts(base.network.lists_hosts());
         let notes = Arc::new(Mutex::new(notes));
         let code = launch::run(Job {
             args: args.command.clone(),
@@ -102,8 +112,13 @@ mod linux {
         let mut text = format!(
             "learn: wrote {name}: {} to write, {} of the network\n",
             learned.writes.len() + usize::from(learned.git_dir.is_some()),
-            learned.switches.len() + learned.unix.len(),
+            [learned.switches.len(), learned.ports.len(), learned.hosts.len(), learned.unix.len()]
+                .iter()
+                .sum::<usize>(),
         );
+        if learned.switches.iter().any(|(key, _)| *key == "allowNetwork") {
+            text.push_str(WHOLE_NETWORK);
+        }
         for line in print::refused(learned) {
             text.push_str(&format!("learn: not granted: {line}\n"));
         }

@@ -89,6 +89,10 @@ pub enum Need<'a> {
     Nothing,
     /// A switch of `network`, by its key.
     Switch(&'static str),
+    /// The server at this address of loopback: the run's own, or the host's.
+    Local(SocketAddr),
+    /// The server at this address of another host.
+    Host(SocketAddr),
     /// An entry of `network.allowUnixSockets`.
     Path(&'a str),
     /// Something that is never granted.
@@ -101,14 +105,12 @@ impl Socket {
     pub fn need(&self, daemons: &Daemons) -> Need<'_> {
         use Socket::{Bind, Connect, Datagram, UnixDatagram};
         match self {
-            Connect(Endpoint::Internet(address)) | Bind(Endpoint::Internet(address))
-                if is_local(address.ip()) =>
-            {
+            Connect(Endpoint::Internet(address)) if is_local(address.ip()) => Need::Local(*address),
+            Connect(Endpoint::Internet(address)) => Need::Host(*address),
+            Bind(Endpoint::Internet(address)) if is_local(address.ip()) => {
                 Need::Switch("allowLocalBinding")
             }
-            Connect(Endpoint::Internet(_)) | Bind(Endpoint::Internet(_)) => {
-                Need::Switch("allowNetwork")
-            }
+            Bind(Endpoint::Internet(_)) => Need::Switch("allowNetwork"),
             Connect(Endpoint::Path(path)) => match std::str::from_utf8(path) {
                 Err(_) => Need::Refused(Why::Name),
                 Ok(path) if daemons.contains(path.as_bytes()) => Need::Refused(Why::Service),
@@ -127,6 +129,24 @@ impl Socket {
     }
 }
 
+/// The port of name servers.
+const NAMES: u16 = 53;
+
+impl Socket {
+    /// Whether a name is looked up by this: what is connected to afterwards is known by its address alone. A
+    /// name server is asked, or a service of this host that asks one (nscd, systemd-resolved).
+    #[must_use]
+    pub fn asks_for_names(&self) -> bool {
+        match self {
+            Socket::Datagram(to) | Socket::Connect(Endpoint::Internet(to)) => to.port() == NAMES,
+            Socket::Connect(Endpoint::Path(path)) => {
+                path.ends_with(b"/nscd/socket") || path.starts_with(b"/run/systemd/resolve/")
+            }
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for Socket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -140,7 +160,7 @@ impl fmt::Display for Socket {
 
 /// Whether an address is of this host alone; the one that stands for all counts, since it can be bound
 /// for loopback alone.
-fn is_local(address: IpAddr) -> bool {
+pub(super) fn is_local(address: IpAddr) -> bool {
     reach(address) != Reach::Outside
 }
 
@@ -174,15 +194,18 @@ mod tests {
         let local = Need::Switch("allowLocalBinding");
         let network = Need::Switch("allowNetwork");
         for (socket, want) in [
-            (Socket::Connect(internet("127.9.9.9:1")), local),
-            (Socket::Connect(internet("[::ffff:127.0.0.1]:1")), local),
+            (Socket::Connect(internet("127.9.9.9:1")), Need::Local("127.9.9.9:1".parse().unwrap())),
+            (
+                Socket::Connect(internet("[::ffff:127.0.0.1]:1")),
+                Need::Local("[::ffff:127.0.0.1]:1".parse().unwrap()),
+            ),
             (Socket::Bind(internet("0.0.0.0:0")), local),
             (Socket::Bind(internet("[::]:0")), local),
             (Socket::Datagram("127.0.0.53:53".parse().unwrap()), Need::Refused(Why::Datagrams)),
             (Socket::Datagram("[::1]:53".parse().unwrap()), Need::Refused(Why::Datagrams)),
             (Socket::Datagram("1.1.1.1:53".parse().unwrap()), network),
             (Socket::Bind(internet("10.0.0.1:80")), network),
-            (Socket::Connect(internet("1.1.1.1:53")), network),
+            (Socket::Connect(internet("1.1.1.1:53")), Need::Host("1.1.1.1:53".parse().unwrap())),
             (Socket::Connect(path("/run/pg/s")), Need::Path("/run/pg/s")),
             (Socket::Connect(path("/var/run/docker.sock")), Need::Refused(Why::Service)),
             (Socket::Connect(path("/run/user/7/bus")), Need::Refused(Why::Service)),

@@ -15,11 +15,13 @@ pub mod endpoint;
 pub mod place;
 pub mod print;
 
+use crate::policy::endpoint::has_host_ports;
 use crate::policy::{Daemons, Entry, FsView, Kind, Spelling, Verdict, shipped};
 pub use endpoint::{Endpoint, Socket};
 pub use place::{Change, Places};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
+use std::net::SocketAddr;
 
 /// What a policy says that lets everything be done, to be merged over what is there: the run that is
 /// learned from is restricted by denials alone.
@@ -65,6 +67,10 @@ pub enum Why {
     Abstract,
     /// Only opening the whole network would allow it.
     Datagrams,
+    /// Only opening the whole network would, and the policy that the learned one extends lists hosts.
+    Listed,
+    /// A host was reached by a name that nobody heard.
+    Unnamed,
 }
 
 impl Why {
@@ -84,6 +90,11 @@ impl Why {
             Why::Service => "what answers there acts for whoever asks, outside of the sandbox",
             Why::AllSockets => "only allowAllUnixSockets would, which opens every service",
             Why::Abstract => "abstract sockets of the host stay closed",
+            Why::Listed => "only allowNetwork would, beside which no hosts can be listed",
+            Why::Unnamed => {
+                "its name is not known: list it in network.allowedDomains (a run with this policy \
+                    says which names are wanting)"
+            }
             Why::Datagrams => "only allowNetwork would: no datagram socket can be kept on loopback",
         }
     }
@@ -128,7 +139,17 @@ pub struct Notes {
     daemons: Daemons,
     grants: BTreeMap<String, Evidence>,
     git_dir: Evidence,
+    /// The policy that the learned one extends lists hosts.
+    lists: bool,
+    /// A name was looked up.
+    names: bool,
     sockets: BTreeMap<&'static str, Evidence>,
+    /// What was connected to.
+    connected: BTreeMap<SocketAddr, Evidence>,
+    /// Where datagrams went that are no questions about names.
+    datagrams: BTreeMap<SocketAddr, Evidence>,
+    /// Ports that the run bound.
+    bound: BTreeSet<u16>,
     unix: BTreeMap<String, Evidence>,
     refused: BTreeMap<(String, Why), Evidence>,
     /// Changes that neither table had room for.
@@ -144,6 +165,10 @@ pub struct Learned {
     pub git_dir: Option<Evidence>,
     /// Switches of `network` by name.
     pub switches: Vec<(&'static str, Evidence)>,
+    /// Entries of `network.hostPorts`.
+    pub ports: Vec<(u16, Evidence)>,
+    /// Entries of `network.allowedDomains`.
+    pub hosts: Vec<(String, Evidence)>,
     /// Entries of `network.allowUnixSockets`.
     pub unix: Vec<(Entry, Evidence)>,
     /// What was done and is not granted.
@@ -183,11 +208,23 @@ impl Notes {
             daemons,
             grants: BTreeMap::new(),
             git_dir: Evidence::default(),
+            lists: false,
+            names: false,
             sockets: BTreeMap::new(),
+            connected: BTreeMap::new(),
+            datagrams: BTreeMap::new(),
+            bound: BTreeSet::new(),
             unix: BTreeMap::new(),
             refused: BTreeMap::new(),
             omitted: 0,
         }
+    }
+
+    /// The same, where the learned policy extends one that lists hosts, if `lists` says so: then the network as a
+    /// whole is never granted.
+    #[must_use]
+    pub fn beside_hosts(self, lists: bool) -> Notes {
+        Notes { lists, ..self }
     }
 
     /// The program `by` changed `path`, absolute and free of links, and nothing allows that yet.
@@ -241,8 +278,35 @@ impl Notes {
 
     /// The program `by` used a socket in a way that nothing allows yet.
     pub fn used(&mut self, socket: &Socket, by: &str) {
+        if self.lists && socket.asks_for_names() {
+            self.names = true;
+            // In a run that lists hosts, those questions are answered.
+            if !matches!(socket, Socket::Connect(Endpoint::Path(_))) {
+                return;
+            }
+        }
+        let room = |known: &BTreeMap<SocketAddr, Evidence>, to| {
+            known.len() < MOST_KEPT || known.contains_key(to)
+        };
         match socket.need(&self.daemons) {
             endpoint::Need::Nothing => {}
+            endpoint::Need::Host(_) if !self.lists => {
+                self.sockets.entry("allowNetwork").or_default().add(&socket.to_string(), by);
+            }
+            endpoint::Need::Local(to) | endpoint::Need::Host(to) => {
+                if room(&self.connected, &to) {
+                    self.connected.entry(to).or_default().add(&socket.to_string(), by);
+                } else {
+                    self.omitted += 1;
+                }
+            }
+            endpoint::Need::Switch("allowNetwork") if self.lists => match socket {
+                Socket::Datagram(to) if room(&self.datagrams, to) => {
+                    self.datagrams.entry(*to).or_default().add(&socket.to_string(), by);
+                }
+                Socket::Datagram(_) => self.omitted += 1,
+                _ => self.refuse(&socket.to_string(), Why::Listed, by),
+            },
             endpoint::Need::Switch(key) => {
                 self.sockets.entry(key).or_default().add(&socket.to_string(), by);
             }
@@ -253,6 +317,47 @@ impl Notes {
             endpoint::Need::Path(_) => self.omitted += 1,
             endpoint::Need::Refused(why) => self.refuse(&socket.to_string(), why, by),
         }
+    }
+
+    /// The run bound `port`, so that a server there is its own.
+    pub fn bound(&mut self, port: u16) {
+        self.bound.insert(port);
+    }
+
+    /// What was connected to becomes the entries for it, of `hostPorts` and of `allowedDomains`. Which servers are
+    /// the run's own is known by now: a client may come before its server.
+    fn connections(&mut self) -> (BTreeMap<u16, Evidence>, BTreeMap<String, Evidence>) {
+        let (mut ports, mut hosts) =
+            (BTreeMap::<_, Evidence>::new(), BTreeMap::<_, Evidence>::new());
+        let connected = take(&mut self.connected);
+        for (to, evidence) in take(&mut self.datagrams) {
+            // Where getaddrinfo(3) asks for the way to an address, which is no use of it.
+            if !connected.keys().any(|known| known.ip() == to.ip()) {
+                let key = (Socket::Datagram(to).to_string(), Why::Listed);
+                self.refused.entry(key).or_default().merge(evidence);
+            }
+        }
+        for (to, evidence) in connected {
+            let entry = SocketAddr::new(to.ip().to_canonical(), to.port()).to_string();
+            if endpoint::is_local(to.ip()) {
+                if to.port() == 0 || self.bound.contains(&to.port()) {
+                    self.sockets.entry("allowLocalBinding").or_default().merge(evidence);
+                } else if has_host_ports(to.ip()) && ports.len() < MOST_ENTRIES {
+                    ports.entry(to.port()).or_default().merge(evidence);
+                } else if !has_host_ports(to.ip()) && hosts.len() < MOST_ENTRIES {
+                    hosts.entry(entry).or_default().merge(evidence);
+                } else {
+                    self.refused.entry((entry, Why::TooMany)).or_default().merge(evidence);
+                }
+            } else if self.names || to.port() == 0 || entry.contains('%') {
+                self.refused.entry((entry, Why::Unnamed)).or_default().merge(evidence);
+            } else if hosts.len() < MOST_ENTRIES {
+                hosts.entry(entry).or_default().merge(evidence);
+            } else {
+                self.refused.entry((entry, Why::TooMany)).or_default().merge(evidence);
+            }
+        }
+        (ports, hosts)
     }
 
     fn refuse(&mut self, path: &str, why: Why, by: &str) {
@@ -330,6 +435,7 @@ impl Notes {
             let key = (self.places.spell(&path), Why::TooMany);
             self.refused.entry(key).or_default().merge(evidence);
         }
+        let (mut ports, mut hosts) = self.connections();
         let places = &self.places;
         let spelled = |(path, evidence): (String, Evidence)| {
             let text = places.spell(&path);
@@ -343,12 +449,16 @@ impl Notes {
         let mut switches: Vec<_> = take(&mut self.sockets).into_iter().collect();
         if switches.iter().any(|(key, _)| *key == "allowNetwork") {
             switches.retain(|(key, _)| *key != "allowLocalBinding");
+            ports.clear();
+            hosts.clear();
             self.refused.retain(|(_, why), _| *why != Why::Datagrams);
         }
         Learned {
             writes,
             git_dir: Some(take(&mut self.git_dir)).filter(|evidence| evidence.count > 0),
             switches,
+            ports: ports.into_iter().collect(),
+            hosts: hosts.into_iter().collect(),
             unix: take(&mut self.unix).into_iter().map(spelled).collect(),
             refused: take(&mut self.refused)
                 .into_iter()

@@ -57,6 +57,14 @@ fn network<'a>(learned: &'a Learned, frame: &Frame<'_>) -> Vec<Item<'a>> {
         items.push(Item::Switch("allowNetwork", false, None));
     }
     items.extend(learned.switches.iter().map(|(key, e)| Item::Switch(key, true, Some(e))));
+    if !learned.ports.is_empty() {
+        let ports = learned.ports.iter().map(|(port, e)| (json!(port), Some(e)));
+        items.push(Item::Entries("hostPorts", ports.collect()));
+    }
+    if !learned.hosts.is_empty() {
+        let hosts = learned.hosts.iter().map(|(host, e)| (json!(host), Some(e)));
+        items.push(Item::Entries("allowedDomains", hosts.collect()));
+    }
     if !learned.unix.is_empty() {
         items.push(Item::Entries("allowUnixSockets", entries(&learned.unix)));
     }

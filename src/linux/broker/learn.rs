@@ -3,11 +3,13 @@
 //! Such a run has a policy that lets everything be written. The broker does every change itself, so
 //! that it knows what came of it: what failed needs no rule.
 
+use super::internet::name_of;
 use super::task::Task;
 use super::{Answer, Errno};
 use crate::learn::{Change, Endpoint, Notes, Socket, Why};
 use crate::linux::sys::memory;
-use crate::policy::{Access, Decider, Use};
+use crate::policy::endpoint::{Reach, reach};
+use crate::policy::{Access, Decider, Endpoints, Use};
 use crate::trap::{Adviser, Denial, Kind, Operation, Process};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use std::cell::RefCell;
@@ -27,6 +29,8 @@ const SHARED_MEMORY: &[u8] = b"/dev/shm/";
 pub struct Learner {
     /// What is allowed already.
     base: Decider,
+    /// The same of addresses.
+    endpoints: Endpoints,
     notes: Arc<Mutex<Notes>>,
     /// Shared memory that the run made, by name.
     own: Mutex<HashSet<Vec<u8>>>,
@@ -49,8 +53,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Learner {
     /// A learner that writes down into `notes` what `base` does not allow.
     #[must_use]
-    pub fn new(base: Decider, notes: Arc<Mutex<Notes>>) -> Learner {
-        Learner { base, notes, own: Mutex::default() }
+    pub fn new(base: Decider, endpoints: Endpoints, notes: Arc<Mutex<Notes>>) -> Learner {
+        Learner { base, endpoints, notes, own: Mutex::default() }
     }
 
     /// The call at hand will change `path` if nothing goes wrong.
@@ -68,6 +72,9 @@ impl Learner {
 
     /// The call at hand came to `answer`.
     pub(super) fn settle(&self, task: &Task<'_>, answer: &Answer) {
+        if task.call.nr() == libc::SYS_bind && !matches!(answer, Answer::Error(_)) {
+            self.bound(task);
+        }
         let pending = PENDING.take();
         if pending.is_empty() || matches!(answer, Answer::Error(_)) {
             return;
@@ -130,7 +137,33 @@ impl Learner {
         }
     }
 
+    /// The socket in register 0 was bound, to a port that the kernel may have picked.
+    fn bound(&self, task: &Task<'_>) {
+        let own = task.own_copy().and_then(|socket| name_of(&socket));
+        if let Some(port) = own.ok().map(|own| own.port()).filter(|port| *port != 0) {
+            lock(&self.notes).bound(port);
+        }
+    }
+
+    /// Whether the policy that is there allows it already. All of loopback does not say that a server of the host
+    /// is reached: that may be the run's own loopback.
+    fn is_open(&self, socket: &Socket) -> bool {
+        let (using, to) = match socket {
+            Socket::Connect(Endpoint::Internet(to)) => (Use::Connect, to),
+            Socket::Bind(Endpoint::Internet(to)) => (Use::Bind, to),
+            _ => return false,
+        };
+        let own = using == Use::Connect
+            && reach(to.ip()) != Reach::Outside
+            && self.endpoints.is_local()
+            && !self.endpoints.is_open();
+        !own && self.endpoints.internet(using, to.ip(), to.port()).is_open()
+    }
+
     fn used(&self, task: &Task<'_>, socket: &Socket) {
+        if self.is_open(socket) {
+            return;
+        }
         let endpoints = &task.broker.endpoints;
         let open = match socket {
             Socket::Connect(Endpoint::Internet(to)) => {

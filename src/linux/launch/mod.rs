@@ -341,7 +341,8 @@ fn learner(
         Some(temporary) => plan::with_temporary(learning.base, temporary),
         None => learning.base,
     };
-    Ok(Learner::new(Decider::new(&base), learning.notes))
+    let endpoints = Endpoints::new(&base.network, crate::cli::resolve::daemons());
+    Ok(Learner::new(Decider::new(&base), endpoints, learning.notes))
 }
 
 /// What the launcher does for a program that raised its soft limits falls under the launcher's.
