@@ -280,6 +280,7 @@ impl Notes {
     pub fn used(&mut self, socket: &Socket, by: &str) {
         if self.lists && socket.asks_for_names() {
             self.names = true;
+            self.refuse("the host of a name that was looked up", Why::Unnamed, by);
             // In a run that lists hosts, those questions are answered.
             if !matches!(socket, Socket::Connect(Endpoint::Path(_))) {
                 return;
