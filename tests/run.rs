@@ -256,8 +256,9 @@ fn a_run_that_stopped_goes_on() {
 fn a_program_that_its_own_child_continues_goes_on() {
     use rustix::process::{WaitOptions, waitpid};
     let bed = Bed::new(&[]);
-    let child =
-        "while ! grep -q '^State:.T' /proc/$$/status; do :; done; echo > made; kill -CONT $$";
+    // A call is received, or waits, once every thread of the launcher has stopped.
+    let child = "while grep -q '^State:.[^T]' /proc/$PPID/task/*/status; do :; done; echo > made; \
+        kill -CONT $$";
     for child in [child, "exec sh -c 'while [ -e /proc/$0 ]; do kill -CONT $0; done' $$"] {
         let script = format!("({child}) & echo ready; kill -STOP $$; echo on; exit 3");
         let mut run = Running::start(&bed, &[], &script);

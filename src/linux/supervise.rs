@@ -1,6 +1,6 @@
 //! Waiting for the program: signals, job control, the end of everything it started.
 
-use super::broker::status_of;
+use super::broker::{Broker, status_of};
 use super::sys::domain::{self, Outsider, SignalScope, Watcher};
 use super::sys::signals::{self, Change, SignalSet};
 use super::sys::stop::{self, Stop};
@@ -10,7 +10,7 @@ use crate::cli::error::{Error, Failure};
 use crate::trap::{Code, Mechanism};
 use rustix::fs::{Mode, OFlags};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// Signals that are passed on to the program when another process sends them to us. What the
@@ -86,7 +86,7 @@ impl Signals {
     }
 
     /// Waits for `program` to end, or for `deadline`. Stops and goes on with it, unless others have calls of theirs
-    /// wait at `listener` meanwhile; the watcher wakes us when time is up.
+    /// wait at `broker` meanwhile; the watcher wakes us when time is up.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl Signals {
     pub fn supervise(
         &self,
         program: i32,
-        listener: Option<BorrowedFd<'_>>,
+        broker: Option<&Broker>,
         deadline: Option<Instant>,
     ) -> Result<End, Error> {
         const LATE: End = End { code: 128 + libc::SIGKILL as u8, late: true };
@@ -136,7 +136,9 @@ impl Signals {
                     }
                     // The shell that waits for us has to see us stop, too.
                     Change::Stopped(_) => {
-                        let how = stop::stop_with(program, listener);
+                        let listener = broker.and_then(Broker::own_listener);
+                        let is_busy = || broker.is_some_and(Broker::is_busy);
+                        let how = stop::stop_with(program, listener, is_busy);
                         if is_late() {
                             return Ok(LATE);
                         }

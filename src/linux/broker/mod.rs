@@ -291,6 +291,11 @@ impl Broker {
         self.listener.get().map(AsFd::as_fd)
     }
 
+    /// Whether a call is being served.
+    pub fn is_busy(&self) -> bool {
+        self.pool.is_busy()
+    }
+
     fn listener(&self) -> BorrowedFd<'_> {
         self.listener.get().expect("a worker starts with the listener").as_fd()
     }

@@ -103,6 +103,11 @@ impl Pool {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a worker is in a call.
+    pub fn is_busy(&self) -> bool {
+        self.slots().iter().any(|slot| slot.is_busy())
+    }
+
     /// Whether nobody is left to serve, see [`end`].
     pub fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Acquire)

@@ -295,8 +295,7 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
             }
             raise_own_limits();
             ceilings.watch(&reporter);
-            let listener = broker.as_ref().and_then(|broker| broker.own_listener());
-            signals.supervise(pid, listener, ending.deadline())
+            signals.supervise(pid, broker.as_deref(), ending.deadline())
         }
         Err(NotStarted::Setup(failure)) => Err(failure.into()),
         Err(NotStarted::Step(step, errno)) => Err(launch_failure(step, errno, &path)),

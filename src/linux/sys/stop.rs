@@ -40,8 +40,14 @@ pub enum Stop {
 
 /// Stops this process where its child `program` is stopped by a signal. It goes on when somebody continues it; when
 /// others continue the program, since a stopped launcher would not see its end; and when a call waits at
-/// `listener`, since those who make one need not be stopped.
-pub fn stop_with(program: i32, listener: Option<BorrowedFd<'_>>) -> Stop {
+/// `listener`, since those who make one need not be stopped. What `is_busy` with a call is let finish before, for as
+/// long as calls usually take: one that is received already waits nowhere. (One that is received in the moment of the
+/// stop waits until somebody continues this process.)
+pub fn stop_with(
+    program: i32,
+    listener: Option<BorrowedFd<'_>>,
+    is_busy: impl Fn() -> bool,
+) -> Stop {
     let Ok(stat) = File::open(format!("/proc/{program}/stat")) else { return Stop::None };
     let Ok((told, tell)) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC) else { return Stop::None };
     // A thread of ours that makes the program look at its signals traces it for that long, see `nudge`.
@@ -60,6 +66,12 @@ pub fn stop_with(program: i32, listener: Option<BorrowedFd<'_>>) -> Stop {
         wake(stat.as_fd(), listener, tell.as_fd());
     }
     drop(tell);
+    for _ in 0..NUDGED.1 {
+        if !is_busy() {
+            break;
+        }
+        std::thread::sleep(NUDGED.0);
+    }
     // SAFETY: by value.
     unsafe { libc::raise(libc::SIGSTOP) };
     if let Some(waker) = Pid::from_raw(waker) {
