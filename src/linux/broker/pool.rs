@@ -268,15 +268,19 @@ fn serve_call(task: &Task<'_>, slot: &Slot) {
             answer => break answer,
         }
     };
+    if let Some(queries) = &task.broker.queries {
+        // Before the target goes on: what held for this call must not stand in the way of its next one.
+        match answer {
+            Answer::Error(Errno::INTR) => queries.keep_answer(task),
+            _ => queries.release(&task.passes.take()),
+        }
+    }
     let (listener, id) = (task.broker.listener(), task.call.id());
     // A target that is gone by now needs no answer.
     let _ = match answer {
         Answer::Continue => seccomp::answer_continue(listener, id),
         Answer::Value(value) => seccomp::answer_value(listener, id, value),
         Answer::Error(Errno::INTR) => {
-            if let Some(queries) = &task.broker.queries {
-                queries.keep_answer(task);
-            }
             seccomp::answer_error(listener, id, slot.error.load(Ordering::Acquire))
         }
         Answer::Error(errno) => seccomp::answer_error(listener, id, errno.raw_os_error()),
@@ -300,9 +304,6 @@ fn serve_call(task: &Task<'_>, slot: &Slot) {
         // Done over above.
         Answer::Asked | Answer::Again => Ok(()),
     };
-    if let Some(queries) = &task.broker.queries {
-        queries.release(&task.passes.take());
-    }
 }
 
 /// Puts a copy of `fd` into the target and answers with its number, or with why that failed. `made` is

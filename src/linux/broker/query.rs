@@ -223,10 +223,10 @@ impl Queries {
     /// Ends a held call as denied.
     pub fn deny(&self, broker: &Broker, held: &Held) {
         broker.reporter.denied(&held.question.denial);
+        self.release(&held.passes);
         // A target that is gone by now needs no answer.
         let error = held.question.error.raw_os_error();
         let _ = seccomp::answer_error(broker.listener(), held.call.id(), error);
-        self.release(&held.passes);
     }
 
     /// Says that a question is over, and why.
