@@ -508,6 +508,21 @@ fn signals_and_ends_are_those_of_the_program() {
     }
 }
 
+/// The launcher is the first process, which nobody in there can stop: the program stops alone.
+#[test]
+fn a_program_that_stops_stays_so_until_it_is_continued() {
+    if !ready("a_program_that_stops") {
+        return;
+    }
+    let place = fenced(&json!({"filesystem": {"allowWrite": ["/ws"]}}));
+    let script = "(seen=0; for look in $(busybox seq 2000); do \
+            if busybox grep -q '^State:.T' /proc/$$/status; then seen=$((seen + 1)); else seen=0; fi; \
+            if [ $seen = 20 ]; then echo stopped; break; fi; \
+        done; kill -CONT $$) & kill -STOP $$; wait; echo on";
+    let answer = place.run(&["sh", "-c", script]);
+    assert_eq!(answer.out, "stopped\non\n", "{answer:?}");
+}
+
 #[test]
 fn policies_are_merged_and_refused_by_name() {
     if !ready("policies_are_merged") {

@@ -256,10 +256,15 @@ fn a_run_that_stopped_goes_on() {
 fn a_program_that_its_own_child_continues_goes_on() {
     use rustix::process::{WaitOptions, waitpid};
     let bed = Bed::new(&[]);
-    // A call is received, or waits, once every thread of the launcher has stopped.
-    let child = "while grep -q '^State:.[^T]' /proc/$PPID/task/*/status; do :; done; echo > made; \
-        kill -CONT $$";
-    for child in [child, "exec sh -c 'while [ -e /proc/$0 ]; do kill -CONT $0; done' $$"] {
+    for child in [
+        // Calls before, in, and after the moment of the stop.
+        "until grep -q '^State:.T' /proc/$$/status; do : > made; done; : > made; kill -CONT $$",
+        "until grep -q '^State:.T' /proc/$$/status; do :; done; : > made; kill -CONT $$",
+        // Once every thread of the launcher has stopped.
+        "while grep -q '^State:.[^T]' /proc/$PPID/task/*/status; do :; done; : > made; \
+            kill -CONT $$",
+        "exec sh -c 'while [ -e /proc/$0 ]; do kill -CONT $0; done' $$",
+    ] {
         let script = format!("({child}) & echo ready; kill -STOP $$; echo on; exit 3");
         let mut run = Running::start(&bed, &[], &script);
         assert_eq!(run.line(), "ready");

@@ -137,8 +137,8 @@ impl Signals {
                     // The shell that waits for us has to see us stop, too.
                     Change::Stopped(_) => {
                         let listener = broker.and_then(Broker::own_listener);
-                        let is_busy = || broker.is_some_and(Broker::is_busy);
-                        let how = stop::stop_with(program, listener, is_busy);
+                        let pause = || broker.map(Broker::pause);
+                        let how = stop::stop_with(program, listener, pause);
                         if is_late() {
                             return Ok(LATE);
                         }

@@ -49,7 +49,7 @@ pub use guests::{Desk, Given, Guest, NAMESPACES, namespaces};
 use held::Held;
 pub use hosts::follow;
 pub use learn::Learner;
-pub use pool::{serve, serve_announced};
+pub use pool::{Paused, serve, serve_announced};
 pub use query::Queries;
 pub use report::Reporter;
 use resolve::fd_name;
@@ -291,9 +291,9 @@ impl Broker {
         self.listener.get().map(AsFd::as_fd)
     }
 
-    /// Whether a call is being served.
-    pub fn is_busy(&self) -> bool {
-        self.pool.is_busy()
+    /// See [`Pool::pause`].
+    pub fn pause(&self) -> Paused<'_> {
+        self.pool.pause()
     }
 
     fn listener(&self) -> BorrowedFd<'_> {

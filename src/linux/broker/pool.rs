@@ -11,12 +11,13 @@ use super::task::Task;
 use super::{Answer, Broker, handle, helpers};
 use crate::linux::sys::{Errno, context, identity, seccomp, signals, slice, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::futex;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the manager looks. A call that takes longer than this and less than two is held up.
 const TICK: Duration = Duration::from_millis(4);
@@ -26,6 +27,9 @@ const QUIET: u32 = 50;
 const PATIENCE: u32 = 25;
 /// Most workers: as many calls may be held up at once.
 const MOST: usize = 128;
+/// How long calls may take to finish in a pause, and how often it is looked whether they have.
+const DRAINED: Duration = Duration::from_millis(100);
+const PARKING: Duration = Duration::from_micros(200);
 /// A worker's own frames are small; the rest is on the heap.
 pub const STACK: usize = 128 * 1024;
 
@@ -46,6 +50,8 @@ pub struct Pool {
     started: AtomicBool,
     /// Nobody is left to serve.
     ending: AtomicBool,
+    /// 1 while no worker is to receive a call.
+    paused: AtomicU32,
 }
 
 /// One worker, as the manager sees it.
@@ -65,12 +71,24 @@ pub struct Slot {
     due: Mutex<(u64, Due)>,
     /// The worker is to end.
     dismissed: AtomicBool,
+    /// The worker waits for the end of a pause.
+    parked: AtomicBool,
 }
 
 impl Slot {
     /// Whether the worker is in a call.
     fn is_busy(&self) -> bool {
         self.phase.load(Ordering::Acquire) % 2 == 1
+    }
+}
+
+/// No worker receives a call until this is dropped.
+pub struct Paused<'a>(&'a Pool);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        self.0.paused.store(0, Ordering::Release);
+        let _ = futex::wake(&self.0.paused, futex::Flags::PRIVATE, u32::MAX >> 1);
     }
 }
 
@@ -103,9 +121,34 @@ impl Pool {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a worker is in a call.
-    pub fn is_busy(&self) -> bool {
-        self.slots().iter().any(|slot| slot.is_busy())
+    /// Has no worker receive a call, and those finish that they have received: for as long as calls usually take,
+    /// since one that is held up may never end.
+    pub fn pause(&self) -> Paused<'_> {
+        self.paused.store(1, Ordering::Release);
+        let since = Instant::now();
+        loop {
+            let receives = |slot: &&Arc<Slot>| !slot.parked.load(Ordering::Acquire);
+            let slots = self.slots();
+            let mut left = slots.iter().filter(receives).peekable();
+            let held_up = since.elapsed() > DRAINED;
+            if left.peek().is_none() || held_up && left.clone().all(|slot| slot.is_busy()) {
+                return Paused(self);
+            }
+            // Again and again: it may not have begun to wait yet.
+            left.filter(|slot| !slot.is_busy())
+                .for_each(|slot| signals::interrupt_thread(slot.tid.load(Ordering::Acquire)));
+            drop(slots);
+            thread::sleep(PARKING);
+        }
+    }
+
+    /// Waits for the end of a pause.
+    fn park(&self, slot: &Slot) {
+        while self.paused.load(Ordering::Acquire) == 1 {
+            slot.parked.store(true, Ordering::Release);
+            let _ = futex::wait(&self.paused, futex::Flags::PRIVATE, 1, None);
+        }
+        slot.parked.store(false, Ordering::Release);
     }
 
     /// Whether nobody is left to serve, see [`end`].
@@ -218,6 +261,7 @@ pub fn prepare(broker: &Broker, slot: &Slot) {
 fn work(broker: &Arc<Broker>, slot: &Arc<Slot>) {
     prepare(broker, slot);
     while !slot.dismissed.load(Ordering::Acquire) {
+        broker.pool.park(slot);
         let call = match seccomp::receive(broker.listener()) {
             Ok(call) => call,
             // The target is gone, or the manager wants us to look at our slot.

@@ -30,7 +30,7 @@ enum State {
 /// How a stop went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Nothing was stopped: the program goes on, or procfs does not tell.
+    /// Nothing was stopped: the program goes on, procfs does not tell, or this process cannot be.
     None,
     /// Somebody continued this process, or the program.
     Continued,
@@ -40,14 +40,17 @@ pub enum Stop {
 
 /// Stops this process where its child `program` is stopped by a signal. It goes on when somebody continues it; when
 /// others continue the program, since a stopped launcher would not see its end; and when a call waits at
-/// `listener`, since those who make one need not be stopped. What `is_busy` with a call is let finish before, for as
-/// long as calls usually take: one that is received already waits nowhere. (One that is received in the moment of the
-/// stop waits until somebody continues this process.)
-pub fn stop_with(
+/// `listener`, since those who make one need not be stopped. Nobody may receive one before that: it would not wait
+/// there any more. So `pause` is called, and what it gives is held, for as long as this process is stopped.
+pub fn stop_with<T>(
     program: i32,
     listener: Option<BorrowedFd<'_>>,
-    is_busy: impl Fn() -> bool,
+    pause: impl FnOnce() -> T,
 ) -> Stop {
+    if rustix::process::getpid().is_init() {
+        // Nobody in its namespace can stop it, itself included (pid_namespaces(7)).
+        return Stop::None;
+    }
     let Ok(stat) = File::open(format!("/proc/{program}/stat")) else { return Stop::None };
     let Ok((told, tell)) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC) else { return Stop::None };
     // A thread of ours that makes the program look at its signals traces it for that long, see `nudge`.
@@ -66,14 +69,10 @@ pub fn stop_with(
         wake(stat.as_fd(), listener, tell.as_fd());
     }
     drop(tell);
-    for _ in 0..NUDGED.1 {
-        if !is_busy() {
-            break;
-        }
-        std::thread::sleep(NUDGED.0);
-    }
+    let paused = pause();
     // SAFETY: by value.
     unsafe { libc::raise(libc::SIGSTOP) };
+    drop(paused);
     if let Some(waker) = Pid::from_raw(waker) {
         signal(waker.as_raw_nonzero().get(), libc::SIGKILL);
         let _reaped = waitpid(Some(waker), WaitOptions::empty());
