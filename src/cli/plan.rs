@@ -237,8 +237,13 @@ mod linux {
     fn text(report: &Report<'_>) -> String {
         let mut text = String::new();
         let HostSupport { landlock_abi, nested, namespace, .. } = report.host;
+        let verdict = match (report.runs, report.shortfalls.is_empty()) {
+            (true, true) => "runs: this host holds every line of the policy",
+            (true, false) => "runs: what this host cannot hold was accepted",
+            (false, _) => "refused: this host cannot hold all of the policy",
+        };
         let inside = if nested { ", inside another sandbox" } else { "" };
-        line(&mut text, format_args!("Landlock ABI {landlock_abi}{inside}"));
+        line(&mut text, format_args!("{verdict} (Landlock ABI {landlock_abi}{inside})"));
         match namespace {
             NamespaceSupport::Unasked => {}
             NamespaceSupport::Available => {
@@ -249,11 +254,6 @@ mod linux {
                 format_args!("sockets are the host's: a network namespace is refused ({errno})"),
             ),
         }
-        for held in &report.lines {
-            let holder = held.held_by.map_or("nothing", Holder::name);
-            let note = held.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
-            line(&mut text, format_args!("{holder:<22} {} {:?}{note}", held.origin, held.text));
-        }
         for Shortcoming { what, accepted } in &report.shortfalls {
             let state = if *accepted { "accepted" } else { "refuses the run" };
             let at = what.origin.as_ref().map(|at| format!(" {at}")).unwrap_or_default();
@@ -262,18 +262,32 @@ mod linux {
                 format_args!("shortfall `{}`{at}: {} ({state})", what.name, what.message),
             );
         }
-        for (whose, domain) in [("program", report.domains.inner), ("broker", report.domains.outer)]
-        {
+        text.push('\n');
+        line(&mut text, format_args!("{:<22} line of the policy", "held by"));
+        for held in &report.lines {
+            let holder = held.held_by.map_or("nothing", Holder::name);
+            let note = held.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+            line(&mut text, format_args!("{holder:<22} {} {:?}{note}", held.origin, held.text));
+        }
+        let rest =
+            if report.broker { "a broker decides about the rest" } else { "nothing else is" };
+        for (what, domain) in [
+            (format!("granted to the program by the kernel itself ({rest})"), report.domains.inner),
+            ("granted to the launcher and its broker, at most".to_owned(), report.domains.outer),
+        ] {
+            text.push('\n');
+            line(&mut text, format_args!("{what}:"));
+            if !domain.reading {
+                text.push_str("  everything: read\n");
+            }
             for grant in &domain.grants {
                 let rights =
                     [(grant.read, "read"), (grant.write != Writing::Nothing, grant.write.as_str())];
                 let rights: Vec<_> =
                     rights.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
-                let rights = rights.join(", ");
-                line(&mut text, format_args!("domain of the {whose}: {}: {rights}", grant.path));
+                line(&mut text, format_args!("  {}: {}", grant.path, rights.join(", ")));
             }
         }
-        line(&mut text, format_args!("{}", if report.runs { "runs" } else { "refused" }));
         text
     }
 }
