@@ -38,9 +38,9 @@ check: ## Check format, lints, documentation, licences and sources
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
 	@tools/deny.sh $(CARGO_DENY_VERSION) check licenses bans sources
 
-check-macos: ## Compile and lint for macOS (on Debian, which has the sources of the standard library)
+check-macos: ## Compile, lint and link for macOS (on Debian, which has the sources of the standard library)
 	@tools/deps.sh $(MACOS_PACKAGES)
-	@tools/check-macos.sh
+	@tools/check-macos.sh $(ZIG_VERSION) $(CARGO_ZIGBUILD_VERSION)
 
 check-windows: ## Compile, lint and link for Windows, and test under wine (on Debian, likewise)
 	@tools/deps.sh $(WINDOWS_PACKAGES)
