@@ -349,9 +349,15 @@ fn report(trap: &Trap) {
 }
 
 /// Tells of something that went wrong beside the run.
-#[cfg(windows)]
+#[cfg(not(target_os = "linux"))]
 pub(crate) fn warn(failure: Failure) {
     report(&Error::from(failure).into_trap());
+}
+
+/// Tells of what was denied, at the end of a run.
+#[cfg(target_os = "macos")]
+pub(crate) fn denials(summary: &crate::trap::Summary) {
+    let _nowhere_to_report = summary.write(&mut io::stderr(), stderr_style());
 }
 
 /// Tells of a ceiling that the run has reached.

@@ -98,7 +98,7 @@ mod linux {
 /// An error when the program did not run.
 #[cfg(target_os = "macos")]
 pub fn run(args: &RunArgs, what: What<'_>, _: Option<&TrapFd>) -> Result<u8, Error> {
-    crate::macos::launch::run(of_command(args, &what)?)
+    crate::macos::launch::run(of_command(args, &what)?, args.quiet)
 }
 
 /// Runs it and returns its exit code. One that does not fit, as the number of an exception, ends this process

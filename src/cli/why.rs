@@ -223,17 +223,12 @@ fn answer(verdict: &Verdict<'_>) -> Answer {
     };
     Answer {
         allowed: verdict.is_allowed(),
-        rule: verdict.rule().map(rule_ref),
+        rule: verdict.rule().map(RuleRef::from),
         reason,
         suggested_grant: None,
         held_by: None,
         note: None,
     }
-}
-
-fn rule_ref(rule: &Rule) -> RuleRef {
-    let Origin { file, line, key } = rule.origin.clone();
-    RuleRef { file, line, key, text: rule.text.clone() }
 }
 
 /// Who holds the answers on this host.

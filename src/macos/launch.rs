@@ -10,25 +10,34 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::denials::Log;
 use super::sys;
-use crate::cli::{Error, Failure, tool};
+use crate::cli::{self, Error, Failure, HostFiles, tool};
+use crate::lower::seatbelt::log::Reader;
 use crate::lower::{Run, seatbelt};
 use crate::trap::{Code, Mechanism, errno};
 
 /// Runs the program under the policy, and returns its exit code; 128 and the number of a signal that
-/// ended it.
+/// ended it. Unless it is to be `quiet`, what was denied is told of at the end, where the policy has a tag for it.
 ///
 /// # Errors
 ///
 /// An error when the program did not run.
-pub fn run(run: Run) -> Result<u8, Error> {
+pub fn run(run: Run, quiet: bool) -> Result<u8, Error> {
     let Run { args, env, policy, accept } = run;
     super::refuse(&policy, &accept)?;
     let temporary = Temporary::make()?;
     let terminal = sys::terminal();
+    // Other runs have the same tag.
+    let random = RandomState::new().build_hasher().finish();
+    let tag = policy.macos.log_tag.as_ref().map(|tag| format!("{}.{random:016x}", tag.value));
+    let log = tag.as_ref().filter(|_| !quiet).and_then(|tag| {
+        Log::begin(tag).map_err(|error| untold(&format!("the unified log: {error}"))).ok()
+    });
     let described = seatbelt::Run {
         temporary: temporary.0.to_str(),
         terminal: terminal.as_ref().and_then(|(_, path)| path.to_str().ok()),
+        tag: tag.as_deref(),
     };
     let profile = CString::new(seatbelt::profile(&policy, described))
         .map_err(|_| Failure::setup(Mechanism::Seatbelt, "a NUL in the profile"))?;
@@ -53,7 +62,26 @@ pub fn run(run: Run) -> Result<u8, Error> {
             _ => launch_error(&args[0], &error),
         }
     })?;
-    Ok(signals.supervise(child, terminal.map(|(fd, _)| fd)))
+    // Only now is there another thread.
+    let log = log.map(|log| log.follow(Reader::new(&policy, &HostFiles)));
+    let code = signals.supervise(child, terminal.map(|(fd, _)| fd));
+    if let Some(log) = log {
+        let (denied, complete) = log.finish();
+        cli::denials(&denied);
+        if !complete {
+            untold("the unified log is late");
+        }
+    }
+    Ok(code)
+}
+
+/// Says that denials are not told of, or not all of them.
+fn untold(why: &str) {
+    let message = format!("denials by `macos.logTag` are not all told: {why}");
+    cli::warn(Failure {
+        mechanism: Some(Mechanism::Seatbelt),
+        ..Failure::new(Code::SuperviseFailed, message)
+    });
 }
 
 fn setup(error: &io::Error) -> Failure {

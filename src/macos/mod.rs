@@ -4,6 +4,7 @@
 //! the program's own process, between fork(2) and execve(2). Nothing of this has run on a Mac: it is compiled
 //! and linked for one, and the profile is held to the policy by the tests of every platform.
 
+mod denials;
 pub mod doctor;
 pub mod launch;
 mod shortfall;

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::ptr;
+use std::time::Duration;
 
 // In libSystem. sandbox_init(3); deprecated, and what every sandbox of macOS outside of the App Store uses.
 unsafe extern "C" {
@@ -50,6 +51,14 @@ pub fn spawn(
     // async-signal-safe, as libsandbox does.
     unsafe { command.pre_exec(prepare) };
     command.spawn()
+}
+
+/// Whether something can be read within `most`, or the other end is closed.
+pub fn readable(file: &impl AsRawFd, most: Duration) -> bool {
+    let mut asked = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let milliseconds = c_int::try_from(most.as_millis()).unwrap_or(c_int::MAX);
+    // SAFETY: there is one structure, and it lives as long as the call.
+    unsafe { libc::poll(&raw mut asked, 1, milliseconds) > 0 }
 }
 
 /// Makes the process group of this process the one in the foreground.

@@ -94,17 +94,31 @@ fn id(text: &str) -> Option<u64> {
 }
 
 /// Cuts a stream of bytes into lines, in bounded memory: longer lines are passed over.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lines {
+    longest: usize,
     /// The begin of a line whose end has not come yet.
     begun: Vec<u8>,
     /// The end of a line that is too long has not come yet.
     skipping: bool,
 }
 
+impl Default for Lines {
+    /// Those of answers.
+    fn default() -> Lines {
+        Lines::of(Lines::LONGEST)
+    }
+}
+
 impl Lines {
-    /// The longest line, in bytes without the newline. An answer takes less than 100.
+    /// The longest answer, in bytes without the newline. One takes less than 100.
     pub const LONGEST: usize = 1024;
+
+    /// Lines of so many bytes at most, without the newline.
+    #[must_use]
+    pub fn of(longest: usize) -> Lines {
+        Lines { longest, begun: Vec::new(), skipping: false }
+    }
 
     /// Takes the next bytes in, and calls `each` with every line that ends in them; with none for one
     /// that is too long.
@@ -112,7 +126,7 @@ impl Lines {
         let mut parts = bytes.split(|&byte| byte == b'\n').peekable();
         while let Some(part) = parts.next() {
             let ends = parts.peek().is_some();
-            if self.begun.len() + part.len() > Self::LONGEST {
+            if self.begun.len() + part.len() > self.longest {
                 self.skipping = true;
             }
             if self.skipping {

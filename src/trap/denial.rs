@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use super::{Code, Grant, State, json, text};
+use crate::policy::{Origin, Rule};
 
 /// What was denied access to; it decides the shape of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -93,6 +94,13 @@ pub struct RuleRef {
     pub text: String,
 }
 
+impl From<&Rule> for RuleRef {
+    fn from(rule: &Rule) -> RuleRef {
+        let Origin { file, line, key } = rule.origin.clone();
+        RuleRef { file, line, key, text: rule.text.clone() }
+    }
+}
+
 /// The process that was denied, as it was at that moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Process {
@@ -124,9 +132,10 @@ pub struct Denial {
     pub new_path: Option<String>,
     /// The address, `host:port`, or the name of the object, where `path` is not the target.
     pub target: Option<String>,
-    /// The system call; none where the domain proxy refuses what is said in a connection.
+    /// The system call; none where the domain proxy refuses what is said in a connection, and where the sandbox of
+    /// macOS writes to the log.
     pub syscall: Option<&'static str>,
-    /// The symbolic error that the call gave, for example `EACCES`; see [`super::errno::name`].
+    /// The symbolic error that the call gave, for example `EACCES`; see [`super::errno::name`]. None from the proxy.
     pub errno: Option<&'static str>,
     /// The flags of the call; see [`super::errno::open_flags`].
     pub flags: Vec<&'static str>,

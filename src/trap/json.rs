@@ -225,8 +225,12 @@ fn denial_record(
         suggested_grant: denial.suggested_grant.as_ref(),
         rule: denial.rule.as_ref(),
         message: denial.message.as_deref(),
-        // The two layers that call back for each denial.
-        mechanism: if denial.syscall.is_some() { Mechanism::Seccomp } else { Mechanism::Proxy },
+        // The layers that tell of each denial: one knows the call, one the error, and one neither.
+        mechanism: match (denial.syscall, denial.errno) {
+            (Some(_), _) => Mechanism::Seccomp,
+            (None, Some(_)) => Mechanism::Seatbelt,
+            (None, None) => Mechanism::Proxy,
+        },
         process: &denial.process,
         count,
         ts,

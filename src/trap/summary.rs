@@ -48,21 +48,26 @@ impl Summary {
 
     /// Takes note of one denial that happened at `ts`.
     pub fn record(&mut self, denial: &Denial, ts: SystemTime) {
+        self.record_many(denial, ts, 1);
+    }
+
+    /// The same of one that happened `count` times.
+    pub fn record_many(&mut self, denial: &Denial, ts: SystemTime, count: u64) {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(denial.identity());
         // Two hundred numbers: a scan costs less than hashing the record did.
         let same = |e: &&mut Entry| e.hash == hash && e.denial.identity() == denial.identity();
         if let Some(entry) = self.entries.iter_mut().find(same) {
-            entry.count += 1;
+            entry.count = entry.count.saturating_add(count);
             return;
         }
         let bytes = denial.stored_bytes() + size_of::<Entry>() - size_of::<Denial>();
         if self.entries.len() >= Self::LISTED || self.bytes + bytes > Self::BYTES {
-            self.omitted += 1;
+            self.omitted = self.omitted.saturating_add(count);
             self.omitted_at = ts;
             return;
         }
         self.bytes += bytes;
-        self.entries.push(Entry { hash, denial: denial.clone(), count: 1, first: ts });
+        self.entries.push(Entry { hash, denial: denial.clone(), count, first: ts });
     }
 
     /// Whether nothing was denied.

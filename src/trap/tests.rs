@@ -55,6 +55,12 @@ fn ipc() -> Denial {
     Denial { kind: Kind::Ipc, syscall: Some("shmget"), target, suggested_grant: None, ..network() }
 }
 
+/// As the sandbox of macOS tells it: by its own name for the operation.
+fn seatbelt() -> Denial {
+    let arguments = vec![("operation", "file-write-create".to_owned())];
+    Denial { syscall: None, errno: Some("EPERM"), arguments, requested_path: None, ..filesystem() }
+}
+
 fn limit(resource: Resource, count: u64) -> LimitReached {
     let key = "limits.pids".to_owned();
     LimitReached { resource, value: 20, count, rule: RuleRef { key, text: "20".into(), ..rule() } }
@@ -86,6 +92,7 @@ fn every_kind() -> Vec<Trap> {
         Trap::Denial(network()),
         Trap::Denial(Denial { rule: Some(rule()), suggested_grant: None, ..network() }),
         Trap::Denial(Denial { operation: Operation::Read, ..ipc() }),
+        Trap::Denial(seatbelt()),
         Trap::Limit(limit(Resource::Memory, 1)),
         Trap::Limit(limit(Resource::Pids, 7)),
         Trap::Limit(limit(Resource::Time, 1)),

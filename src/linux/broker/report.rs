@@ -255,15 +255,6 @@ impl<'a> Refusal<'a> {
 }
 
 /// `rule` as records refer to it.
-fn rule_ref(rule: &Rule) -> RuleRef {
-    RuleRef {
-        file: rule.origin.file.clone(),
-        line: rule.origin.line,
-        key: rule.origin.key.clone(),
-        text: rule.text.clone(),
-    }
-}
-
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -332,7 +323,7 @@ impl Task<'_> {
             flags,
             arguments: self.arguments(),
             reason: refusal.reason,
-            rule: refusal.rule.map(rule_ref),
+            rule: refusal.rule.map(RuleRef::from),
             process: self.process(),
             message: match (refusal.message, obstacle.map(|obstacle| obstacle.why())) {
                 (Some(message), Some(why)) => Some(format!("{message}; {why}")),

@@ -13,6 +13,7 @@
 
 mod base;
 mod files;
+pub mod log;
 mod network;
 mod regex;
 #[cfg(test)]
@@ -30,12 +31,15 @@ pub struct Run<'a> {
     pub temporary: Option<&'a str>,
     /// The terminal that the run was started on.
     pub terminal: Option<&'a str>,
+    /// What the log says with each denial, in place of `macos.logTag`.
+    pub tag: Option<&'a str>,
 }
 
 /// The text of the profile that holds `policy`.
 #[must_use]
 pub fn profile(policy: &ResolvedPolicy, run: Run<'_>) -> String {
-    let tag = policy.macos.log_tag.as_ref().map(|tag| tag.value.as_str());
+    let own = policy.macos.log_tag.as_ref().map(|tag| tag.value.as_str());
+    let tag = run.tag.or(own);
     let mut policy = policy.clone();
     if let Some(path) = run.temporary {
         policy = with_temporary(policy, path);

@@ -21,7 +21,8 @@ fn profiles_are_as_they_were() {
         tree.dir("/w/.git").dir("/w/d").dir("/Users/u/.ssh");
         let place = Place { cwd: "/w", home: Some("/Users/u"), view: &tree };
         let policy = resolve(&merge(vec![document]), &place).unwrap();
-        let run = Run { temporary: Some("/private/tmp/run"), terminal: Some("/dev/ttys001") };
+        let run =
+            Run { temporary: Some("/private/tmp/run"), terminal: Some("/dev/ttys001"), tag: None };
         let text = profile(&policy, run);
         let golden = path.with_extension("sb");
         if std::env::var_os("LANDSTRIP_BLESS").is_some() {
