@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Usage: check-macos.sh ZIG CARGO_ZIGBUILD - type-checks and lints for macOS on both processors, and links for Apple's,
-# without a Mac: with Debian's compiler, which comes with the sources of the standard library, and these versions of
-# Zig's linker, which knows what the system's libraries export. Apart from what the other targets of make build.
+# Usage: check-macos.sh ZIG CARGO_ZIGBUILD - type-checks and lints for macOS on both processors, and links for
+# Apple's, without a Mac: with Debian's compiler, which comes with the sources of the standard library, and
+# these versions of Zig's linker, which knows what the system's libraries export. Apart from what the other
+# targets of make build.
 set -euo pipefail
 
 target=${CARGO_TARGET_DIR:-target}/macos

@@ -12,9 +12,9 @@ for_windows() {
         CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine \
         "$1" "$2" --locked -Zbuild-std=std,panic_abort -Zpanic-abort-tests --target "$triple" "${@:3}"
 }
-for_windows cargo-clippy clippy --bins --test windows -- -D warnings
+for_windows cargo-clippy clippy --bins --test platforms -- -D warnings
 triple=aarch64-pc-windows-msvc for_windows cargo-clippy clippy -- -D warnings
-for_windows cargo test --no-run --test windows
+for_windows cargo test --no-run --test platforms
 
 # The standard library takes its random numbers from a library that wine 8 has not.
 library=$target/$triple/debug/deps/bcryptprimitives.dll
@@ -29,4 +29,4 @@ C
 export WINEPREFIX WINEDEBUG=-all
 WINEPREFIX=$(realpath "$target")/wine
 trap 'wineserver -k || true' EXIT
-for_windows cargo test --test windows
+for_windows cargo test --test platforms

@@ -1,7 +1,7 @@
 //! Denials of a run, out of the unified log: the kernel writes them there, and log(1) reads it.
 //!
-//! How late a denial comes, nothing says. So a process of ours is denied something at the begin, until the log shows
-//! it, and another one at the end: what was denied in between has come by then.
+//! How late a denial comes, nothing says. So a process of ours is denied something at the begin, until the
+//! log shows it, and another one at the end: what was denied in between has come by then.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -17,8 +17,8 @@ use crate::lower::seatbelt::log::Reader;
 use crate::lower::{Run, seatbelt};
 use crate::trap::{Code, Mechanism, errno};
 
-/// Runs the program under the policy, and returns its exit code; 128 and the number of a signal that
-/// ended it. Unless it is to be `quiet`, what was denied is told of at the end, where the policy has a tag for it.
+/// Runs the program under the policy, and returns its exit code; 128 and the number of a signal that ended
+/// it. Unless it is to be `quiet`, what was denied is told of at the end, where the policy has a tag for it.
 ///
 /// # Errors
 ///

@@ -1,7 +1,8 @@
 //! What the kernel writes to the unified log about a denial, read back.
 //!
-//! Nothing documents its form: `Sandbox: NAME(PID) deny(1) OPERATION TARGET`, and behind it, on a line of its own,
-//! the message of the rule. Of denials that are alike the first is written, and then `N duplicate reports for` them.
+//! Nothing documents its form: `Sandbox: NAME(PID) deny(1) OPERATION TARGET`, and behind it, on a line of its
+//! own, the message of the rule. Of denials that are alike the first is written, and then `N duplicate
+//! reports for` them.
 
 use serde::Deserialize;
 
@@ -24,7 +25,8 @@ pub struct Entry {
     pub count: u64,
 }
 
-/// The arguments of log(1) that have it write what the rules with the message `tag` deny, a JSON object a line.
+/// The arguments of log(1) that have it write what the rules with the message `tag` deny, a JSON object a
+/// line.
 #[must_use]
 pub fn arguments(tag: &str) -> [String; 5] {
     // What else is written to the log can end in the same words; the kernel says who writes.
@@ -35,8 +37,8 @@ pub fn arguments(tag: &str) -> [String; 5] {
     ["stream", "--style", "ndjson", "--predicate", &predicate].map(str::to_owned)
 }
 
-/// The profile of a process that is denied reading `path` and nothing else, with the message `tag`: what it is denied
-/// appears in the log when the log is read.
+/// The profile of a process that is denied reading `path` and nothing else, with the message `tag`: what it
+/// is denied appears in the log when the log is read.
 #[must_use]
 pub fn mark(path: &str, tag: &str) -> String {
     let rules = [
@@ -93,8 +95,8 @@ impl Reader {
         Reader { decider: Decider::new(policy), adviser: Adviser::new(policy, view) }
     }
 
-    /// The record; `None` where there is no kind for it: what is neither a file nor the network nor another process's
-    /// object is left to the log.
+    /// The record; `None` where there is no kind for it: what is neither a file nor the network nor another
+    /// process's object is left to the log.
     #[must_use]
     pub fn denial(&self, entry: &Entry) -> Option<Denial> {
         let (kind, operation) = kind(&entry.operation)?;

@@ -11,6 +11,8 @@ use landstrip::windows::sys::file::{self, Object};
 use landstrip::windows::sys::job::Job;
 use landstrip::windows::sys::process::{Process, Start};
 
+use super::child::CHILD;
+use super::place::Tools;
 use super::{Test, same};
 
 pub const ALL: &[(&str, Test)] = &[
@@ -56,7 +58,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("the temporary directory is Unicode")
 }
 
-fn arguments() -> Result<(), String> {
+fn arguments(_: &Tools) -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let file = directory.path().join("arguments");
     let given = [
@@ -78,23 +80,23 @@ fn arguments() -> Result<(), String> {
         "/c",
         "*",
     ];
-    let words = ["child-arguments", text(&file)].into_iter().chain(given);
+    let words = [CHILD, "arguments", text(&file)].into_iter().chain(given);
     same("the exit code", ended(&start(&words.collect::<Vec<_>>(), &job()?)?)?, 0)?;
     let line = |word: &str| format!("{:?}\n", word.encode_utf16().collect::<Vec<_>>());
     let expected: String = given.iter().map(|word| line(word)).collect();
     same("the arguments", fs::read_to_string(&file).map_err(|error| error.to_string())?, expected)
 }
 
-fn exit_codes() -> Result<(), String> {
+fn exit_codes(_: &Tools) -> Result<(), String> {
     for code in [0, 1, 255, 256, 0x4000_0000, 0xc000_0005] {
-        same("the exit code", ended(&start(&["child-exit", &code.to_string()], &job()?)?)?, code)?;
+        same("the exit code", ended(&start(&[CHILD, "exit", &code.to_string()], &job()?)?)?, code)?;
     }
     Ok(())
 }
 
-fn with_the_job() -> Result<(), String> {
+fn with_the_job(_: &Tools) -> Result<(), String> {
     let job = job()?;
-    let process = start(&["child-wait"], &job)?;
+    let process = start(&[CHILD, "wait"], &job)?;
     let early =
         process.wait(Some(Duration::from_millis(300))).map_err(|error| error.to_string())?;
     same("while there is the job", early, None)?;
@@ -102,19 +104,19 @@ fn with_the_job() -> Result<(), String> {
     ended(&process).map(drop)
 }
 
-fn descendants() -> Result<(), String> {
+fn descendants(_: &Tools) -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let file = directory.path().join("held");
     let open = || OpenOptions::new().write(true).share_mode(0).open(&file).is_ok();
     let job = job()?;
-    let process = start(&["child-leave", text(&file)], &job)?;
+    let process = start(&[CHILD, "leave", text(&file)], &job)?;
     same("the exit code", ended(&process)?, 0)?;
     same("the file is free while the job lasts", open(), false)?;
     job.end(7).map_err(|error| error.to_string())?;
     same("the file is free", open(), true)
 }
 
-fn links() -> Result<(), String> {
+fn links(_: &Tools) -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let (one, two) = (directory.path().join("one"), directory.path().join("two"));
     fs::write(&one, "").map_err(|error| error.to_string())?;
@@ -123,7 +125,7 @@ fn links() -> Result<(), String> {
     same("names", file::links(&one).ok(), Some(2))
 }
 
-fn lists() -> Result<(), String> {
+fn lists(_: &Tools) -> Result<(), String> {
     const CONTAINER: &[u8] = &[1, 2, 0, 0, 0, 0, 0, 15, 2, 0, 0, 0, 9, 0, 0, 0];
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let directory = directory.path().canonicalize().map_err(|error| error.to_string())?;
