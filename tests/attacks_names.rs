@@ -5,9 +5,11 @@
 mod support;
 
 use serde_json::{Value, json};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Output};
 use support::Bed;
+use support::have::have;
 
 /// Runs `script` in the directory `in`, bare and under `policy`, on a fresh bed each time.
 fn both(setup: &str, policy: &Value, script: &str) -> (Output, Output) {
@@ -232,9 +234,8 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     refused("a lease", setup, &policy, &format!("exec python3 -c '{program}'"));
 }
 
-/// A terminal of the same user that the run did not make takes escape sequences.
-#[test]
-fn terminals_outside_are_not_written() {
+/// A terminal of this process, and its name.
+fn terminal() -> (OwnedFd, String) {
     let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
     let master = rustix::pty::openpt(flags).expect("openpt");
     rustix::pty::grantpt(&master).expect("grantpt");
@@ -242,6 +243,55 @@ fn terminals_outside_are_not_written() {
     let name =
         rustix::pty::ptsname(&master, Vec::new()).expect("ptsname").into_string().expect("UTF-8");
     assert!(Path::new(&name).exists());
+    (master, name)
+}
+
+/// Policies under which the kernel opens what is read, and the broker.
+fn readers() -> [Value; 2] {
+    let by_broker = json!({"filesystem": {"allowWrite": ["."], "denyRead": ["**/hidden"]}});
+    [json!({}), by_broker]
+}
+
+/// A terminal is set by whoever has it open, for reading too.
+#[test]
+fn terminals_outside_are_not_set() {
+    let (_master, name) = terminal();
+    for policy in readers() {
+        refused("a terminal", "true", &policy, &format!("exec stty -F {name} -echo"));
+        let (_, fine) = both("true", &policy, &format!("exec 3< {name}"));
+        assert!(fine.status.success(), "{policy}: {fine:?}");
+        // The run's own terminals are set.
+        let own = "import os, pty, termios; m, s = pty.openpty(); \
+            t = os.open(os.ttyname(s), os.O_RDWR); \
+            termios.tcsetattr(t, termios.TCSANOW, termios.tcgetattr(t))";
+        let (_, fine) = both("true", &policy, &format!("python3 -c '{own}'"));
+        assert!(fine.status.success(), "{policy}: {fine:?}");
+    }
+}
+
+/// What a device does for whoever has it open, for reading too: here it gives what userfaultfd(2) would.
+#[test]
+fn devices_that_may_be_read_are_not_controlled() {
+    let name = "/dev/userfaultfd";
+    if !have("devices", &["root"]) || std::fs::File::open(name).is_err() {
+        return;
+    }
+    let script = |then: &str| {
+        format!("python3 -c 'import fcntl, os; d = os.open(\"{name}\", os.O_RDONLY); {then}'")
+    };
+    for policy in readers() {
+        refused("a device", "true", &policy, &script("fcntl.ioctl(d, 0xaa00, 0)"));
+        // It is opened.
+        let flags = "assert fcntl.fcntl(d, fcntl.F_GETFL) & os.O_NONBLOCK == 0";
+        let (_, fine) = both("true", &policy, &script(flags));
+        assert!(fine.status.success(), "{policy}: {fine:?}");
+    }
+}
+
+/// A terminal of the same user that the run did not make takes escape sequences.
+#[test]
+fn terminals_outside_are_not_written() {
+    let (_master, name) = terminal();
     refused("a terminal", "true", &json!({}), &format!("echo evil > {name}"));
     // The run's own terminals work.
     let own = "import os, pty; m, s = pty.openpty(); os.close(os.open(os.ttyname(s), os.O_RDWR))";

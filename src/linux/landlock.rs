@@ -121,6 +121,18 @@ pub fn ruleset(layer: &Layer, abi: u32) -> Result<OwnedFd, Failure> {
     Option::<OwnedFd>::from(ruleset).ok_or_else(|| Failure("Landlock is not available".to_owned()))
 }
 
+/// A ruleset by which no device is controlled that is opened under it, ioctl(2); none where this kernel knows no such
+/// right (before Linux 6.10).
+///
+/// # Errors
+///
+/// A message, when the kernel refuses it.
+pub fn no_device_control() -> Result<Option<OwnedFd>, Failure> {
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
+    let ruleset = ruleset.handle_access(AccessFs::IoctlDev)?;
+    Ok(ruleset.create().map_err(refused("landlock_create_ruleset"))?.into())
+}
+
 /// The call behind a rule.
 const ADD_RULE: &str = "landlock_add_rule";
 

@@ -5,7 +5,7 @@
 //! that it was about the right object. What is not that simple is left to [`super::open`], which pins
 //! the object first: links, `..`, devices, what procfs shows, and every error that needs care.
 
-use super::open::Request;
+use super::open::{Request, is_device};
 use super::resolve::{Base, Last, Spot, file_type, goes_up, normalize, spot};
 use super::task::Task;
 use super::{Answer, Errno};
@@ -50,7 +50,7 @@ impl Task<'_> {
         let mode = Mode::from_raw_mode(if creates { request.mode } else { 0 });
         let opened = rustix::fs::openat2(base.as_fd(), request.path.as_slice(), flags, mode, PLAIN);
         match opened {
-            // A disk, or procfs where it is mounted a second time: the text did not tell.
+            // A device, or procfs where it is mounted a second time: the text did not tell.
             Ok(fd) if !creates && self.is_special(&fd, request, &path)? => Ok(None),
             Ok(fd) if creates => {
                 let made = Made::By(base.into_owned(), request.path.clone());
@@ -75,6 +75,7 @@ impl Task<'_> {
             }
         };
         Ok(file_type(&stat) == FileType::BlockDevice
+            || is_device(&stat) && !request.writes()
             || self.broker.shows_procfs(file.as_fd(), &stat)?
             || control())
     }
