@@ -269,6 +269,28 @@ fn terminals_outside_are_not_set() {
     }
 }
 
+/// A process without a terminal has the one that it opens for its own, also for reading, and then it is `/dev/tty`.
+#[test]
+fn terminals_outside_are_not_written_as_ones_own() {
+    let (_master, name) = terminal();
+    let program = |then: &str| {
+        format!(
+            "exec setsid -w python3 -c 'import os; os.open(\"{name}\", os.O_RDONLY); \
+            t = os.open(\"/dev/tty\", os.O_RDWR); {then}'"
+        )
+    };
+    for policy in readers() {
+        refused("a terminal", "true", &policy, &program("os.write(t, b\"evil\")"));
+        // One of the run's own is had like this.
+        let own = "import os, pty; child, m = pty.fork(); \
+            t = os.open(\"/dev/tty\", os.O_RDWR) if child == 0 else 0; \
+            child or os._exit(0 if os.write(t, b\"x\") == 1 else 1); \
+            os.read(m, 1); raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))";
+        let (bare, fine) = both("true", &policy, &format!("exec python3 -c '{own}'"));
+        assert!(bare.status.success() && fine.status.success(), "{policy}: {bare:?} {fine:?}");
+    }
+}
+
 /// What a device does for whoever has it open, for reading too: here it gives what userfaultfd(2) would.
 #[test]
 fn devices_that_may_be_read_are_not_controlled() {

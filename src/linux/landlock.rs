@@ -145,6 +145,7 @@ fn rights(grant: &Grant) -> BitFlags<AccessFs> {
     let mut rights = BitFlags::<AccessFs>::empty();
     match grant.write {
         Writing::Nothing => {}
+        Writing::Control => rights |= AccessFs::IoctlDev,
         Writing::Content => rights |= writing(ABI::from(i32::MAX)) & on_file(),
         Writing::Directories => {
             rights |= AccessFs::RemoveDir | AccessFs::MakeDir | AccessFs::Refer;

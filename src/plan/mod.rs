@@ -55,6 +55,8 @@ pub const TRUNCATE_ABI: u32 = 3;
 pub const TEMPORARY: &str = "TMPDIR";
 /// Where pseudoterminals are.
 pub const TERMINALS: &str = "/dev/pts";
+/// The terminal of whoever opens it.
+pub const TERMINAL: &str = "/dev/tty";
 /// Names listed in all while carving around denials.
 const CARVE_BUDGET: usize = 2048;
 
@@ -64,6 +66,8 @@ const CARVE_BUDGET: usize = 2048;
 pub enum Writing {
     /// Nothing.
     Nothing,
+    /// Nothing, and ioctl(2) on what is open for reading.
+    Control,
     /// What files and devices hold.
     Content,
     /// Directories may be made, removed and moved right in it.
@@ -78,6 +82,7 @@ impl Writing {
     pub const fn as_str(self) -> &'static str {
         match self {
             Writing::Nothing => "nothing",
+            Writing::Control => "control",
             Writing::Content => "write content",
             Writing::Directories => "make and remove directories in it",
             Writing::All => "write",
@@ -178,12 +183,17 @@ pub fn plan(
         kernel_write.retain(|path| path != TERMINALS);
         kernel_write.push(format!("{TERMINALS}/ptmx"));
     }
+    let broker = !host.nested;
+    // Which terminal that is, too: a process takes one for its own by opening it for reading.
+    let terminal = broker && built_in(&decider, TERMINAL);
+    if terminal {
+        kernel_write.retain(|path| path != TERMINAL);
+    }
     let carved = if reads {
         carve(Access::Read)
     } else {
         Carved { granted: vec!["/".to_owned()], ..Carved::default() }
     };
-    let broker = !host.nested;
     let opened = if reads { opened(&policy, &decider, &carved) } else { Vec::new() };
     let mut readable = carved.granted.clone();
     // Without a broker nothing would hold the denials in there.
@@ -192,6 +202,14 @@ pub fn plan(
     }
     // What the kernel grants beyond the policy, it must not be relied upon for.
     let kernel_read = if opened.is_empty() { carved.granted } else { Vec::new() };
+    let mut granted = grants(reads, &readable, &kernel_write);
+    if terminal {
+        // Who has it open for reading sets how it is read.
+        match granted.iter_mut().find(|grant| grant.path == TERMINAL) {
+            Some(grant) => grant.write = Writing::Control,
+            None => granted.push(grant(TERMINAL, Writing::Control)),
+        }
+    }
     let inner = Layer {
         writing: true,
         // The broker cuts files itself. Where there is none, Landlock has to see to it.
@@ -200,7 +218,7 @@ pub fn plan(
         network,
         signals: true,
         abstract_sockets: true,
-        grants: grants(reads, &readable, &kernel_write),
+        grants: granted,
         ..Layer::default()
     };
     let local = policy.network.allow_local_binding.as_ref().is_some_and(|local| local.value);

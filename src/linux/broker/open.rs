@@ -278,7 +278,11 @@ impl Task<'_> {
                 "a disk shows every file: only an entry in allowRead with its own path opens it";
             return Ok(Some(refusal.because(why)));
         }
-        if request.writes() && self.is_foreign_terminal(object)? {
+        let is_foreign = || match self.controlling_terminal(&rustix::fs::fstat(&object.fd)?)? {
+            Some(terminal) => self.is_taken_terminal(&terminal),
+            None => self.is_foreign_terminal(object),
+        };
+        if request.writes() && is_foreign()? {
             let refusal = Refusal::new(Access::Write, path, &request.path, None);
             return Ok(Some(refusal.because("the run did not make this terminal")));
         }

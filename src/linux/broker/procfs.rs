@@ -82,6 +82,22 @@ impl Task<'_> {
     ///
     /// `ESRCH` when the task is gone.
     pub(super) fn is_foreign_terminal(&self, object: &Object) -> Result<bool, Errno> {
+        self.is_foreign_to(self.tid(), object)
+    }
+
+    /// The same of the controlling terminal of the task, which is its session's. Who opens a terminal for reading, and
+    /// has none, has it for a controlling terminal from then on.
+    pub(super) fn is_taken_terminal(&self, terminal: &Object) -> Result<bool, Errno> {
+        let stat = rustix::fs::fstat(&terminal.fd)?;
+        if self.broker.inherited.contains(&(stat.st_dev, stat.st_ino, Access::Write)) {
+            return Ok(false);
+        }
+        let verdict = self.broker.decide(Access::Write, &terminal.path);
+        let Session { leader, .. } = self.session(self.tid())?;
+        Ok(!verdict.is_allowed() || leader == 0 || self.is_foreign_to(leader, terminal)?)
+    }
+
+    fn is_foreign_to(&self, process: i32, object: &Object) -> Result<bool, Errno> {
         let prefix = [crate::plan::TERMINALS.as_bytes(), b"/"].concat();
         let number = object.path.strip_prefix(prefix.as_slice());
         let number = number.and_then(|n| std::str::from_utf8(n).ok()).and_then(|n| n.parse().ok());
@@ -91,7 +107,7 @@ impl Task<'_> {
             return Ok(false);
         }
         let launcher = std::process::id() as i32;
-        let mut next = self.tid();
+        let mut next = process;
         for _ in 0..MAX_DEPTH {
             let status = status_of(&self.broker.proc, next)?;
             if status.tgid == launcher || status.ppid <= 1 {
@@ -150,8 +166,7 @@ impl Task<'_> {
         Err(Errno::PERM)
     }
 
-    /// The task's own terminal, if the object is the device `/dev/tty`, which means another one to the
-    /// broker.
+    /// The task's own terminal, if the object is the device `/dev/tty` and means another one to the broker.
     ///
     /// # Errors
     ///
@@ -162,7 +177,11 @@ impl Task<'_> {
         if !is_tty {
             return Ok(None);
         }
-        let number = self.terminal_number()?;
+        let number = self.session(self.tid())?.terminal;
+        self.still_waits()?;
+        if number != 0 && self.session(std::process::id() as i32)?.terminal == number {
+            return Ok(None);
+        }
         // See admin-guide/devices.txt of the kernel; the number is laid out as in proc_pid_stat(5).
         let (major, minor) = (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00);
         let path = match major {
@@ -177,17 +196,27 @@ impl Task<'_> {
         Ok(Some(Object { fd, path: path.into_bytes() }))
     }
 
-    /// `tty_nr` of proc_pid_stat(5).
-    fn terminal_number(&self) -> Result<u32, Errno> {
+    /// The session of thread `id`.
+    fn session(&self, id: i32) -> Result<Session, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let name = format!("{}/stat", self.tid());
-        let file = rustix::fs::openat(&self.broker.proc, name, flags, Mode::empty())?;
+        let file =
+            rustix::fs::openat(&self.broker.proc, format!("{id}/stat"), flags, Mode::empty())?;
         let mut buffer = [0; 1024];
         let length = rustix::io::read(&file, &mut buffer)?;
-        self.still_waits()?;
         // The second field is the command in parentheses, and may contain anything.
         let text = String::from_utf8_lossy(&buffer[..length]);
-        let after = text.rsplit_once(')').map_or("", |(_, after)| after);
-        Ok(after.split_ascii_whitespace().nth(4).and_then(|n| n.parse().ok()).unwrap_or(0))
+        let mut after =
+            text.rsplit_once(')').map_or("", |(_, after)| after).split_ascii_whitespace();
+        let leader = after.nth(3).and_then(|n| n.parse().ok()).unwrap_or(0);
+        let terminal = after.next().and_then(|n| n.parse().ok()).unwrap_or(0);
+        Ok(Session { leader, terminal })
     }
+}
+
+/// What proc_pid_stat(5) says of a session.
+struct Session {
+    /// Its first process; 0 for one that is not seen.
+    leader: i32,
+    /// `tty_nr`: its terminal; 0 for none.
+    terminal: u32,
 }
