@@ -430,6 +430,32 @@ fn a_target_that_dies_takes_its_query_with_it() {
     }
 }
 
+/// Who is asked about need not be stopped when the program is, and may be who continues it.
+#[test]
+fn an_answer_counts_while_the_program_is_stopped() {
+    let script = "(echo x > {out}/a; kill -CONT $$) & read go < {in}/go; kill -STOP $$; echo on";
+    let bed = Bed::new(&["mknodat AT_FDCWD \"{in}/go S_IFIFO|0644 0"]);
+    let program = ["/bin/sh", "-c", script];
+    let (run, ()) = bed.asked(&allow_in(), &[], &program, |mut client| {
+        let query = client.query();
+        go(&bed, "{in}/go");
+        // Of the shell that asks, of the program, and of the launcher.
+        let field = |pid: &str, name: &str| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("status");
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a field");
+            line.trim().to_owned()
+        };
+        let program = field(&query["process"]["pid"].to_string(), "PPid:");
+        let launcher = field(&program, "PPid:");
+        while !field(&launcher, "State:").starts_with('T') {
+            std::thread::yield_now();
+        }
+        client.answer(&query, "allow");
+    });
+    assert_eq!(run.lines, ["on"], "{}", run.stderr);
+    assert!(read(&bed, "{out}/a").is_some());
+}
+
 #[test]
 fn a_signal_interrupts_a_call_that_waits() {
     let bed = Bed::new(&[]);

@@ -137,8 +137,9 @@ impl Signals {
                     // The shell that waits for us has to see us stop, too.
                     Change::Stopped(_) => {
                         let listener = broker.and_then(Broker::own_listener);
+                        let answers = broker.and_then(Broker::own_answers);
                         let pause = || broker.map(Broker::pause);
-                        let how = stop::stop_with(program, listener, pause);
+                        let how = stop::stop_with(program, [listener, answers], pause);
                         if is_late() {
                             return Ok(LATE);
                         }

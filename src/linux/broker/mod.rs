@@ -291,6 +291,12 @@ impl Broker {
         self.listener.get().map(AsFd::as_fd)
     }
 
+    /// Where answers to queries come in, while any are read.
+    pub fn own_answers(&self) -> Option<BorrowedFd<'_>> {
+        let queries = self.queries.as_ref().filter(|queries| !queries.is_closed());
+        queries.map(|queries| queries.socket.as_fd())
+    }
+
     /// See [`Pool::pause`].
     pub fn pause(&self) -> Paused<'_> {
         self.pool.pause()

@@ -124,10 +124,10 @@ impl Pool {
     /// Has no worker receive a call, and those finish that they have received: for as long as calls usually take,
     /// since one that is held up may never end.
     pub fn pause(&self) -> Paused<'_> {
-        self.paused.store(1, Ordering::Release);
+        self.paused.store(1, Ordering::SeqCst);
         let since = Instant::now();
         loop {
-            let receives = |slot: &&Arc<Slot>| !slot.parked.load(Ordering::Acquire);
+            let receives = |slot: &&Arc<Slot>| !slot.parked.load(Ordering::SeqCst);
             let slots = self.slots();
             let mut left = slots.iter().filter(receives).peekable();
             let held_up = since.elapsed() > DRAINED;
@@ -144,11 +144,12 @@ impl Pool {
 
     /// Waits for the end of a pause.
     fn park(&self, slot: &Slot) {
-        while self.paused.load(Ordering::Acquire) == 1 {
-            slot.parked.store(true, Ordering::Release);
+        while self.paused.load(Ordering::SeqCst) == 1 {
+            slot.parked.store(true, Ordering::SeqCst);
             let _ = futex::wait(&self.paused, futex::Flags::PRIVATE, 1, None);
+            // Before the pause is looked at again: there may be another one by then.
+            slot.parked.store(false, Ordering::SeqCst);
         }
-        slot.parked.store(false, Ordering::Release);
     }
 
     /// Whether nobody is left to serve, see [`end`].

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 /// How often it is looked whether the program goes on.
 const LOOK: Duration = Duration::from_millis(50);
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// So many times a call is seen to wait before it is served.
 const SEEN: u32 = 2;
 /// How long a program that is being nudged may take until it is stopped, or goes on, and how often that is looked at.
@@ -39,12 +40,12 @@ pub enum Stop {
 }
 
 /// Stops this process where its child `program` is stopped by a signal. It goes on when somebody continues it; when
-/// others continue the program, since a stopped launcher would not see its end; and when a call waits at
-/// `listener`, since those who make one need not be stopped. Nobody may receive one before that: it would not wait
+/// others continue the program, since a stopped launcher would not see its end; and when something waits at one
+/// of `asked`, since those who make calls need not be stopped. Nobody may receive one before that: it would not wait
 /// there any more. So `pause` is called, and what it gives is held, for as long as this process is stopped.
 pub fn stop_with<T>(
     program: i32,
-    listener: Option<BorrowedFd<'_>>,
+    asked: [Option<BorrowedFd<'_>>; 2],
     pause: impl FnOnce() -> T,
 ) -> Stop {
     if rustix::process::getpid().is_init() {
@@ -66,7 +67,7 @@ pub fn stop_with<T>(
     // SAFETY: `wake` makes system calls and nothing else, and does not return.
     let waker = unsafe { libc::fork() };
     if waker == 0 {
-        wake(stat.as_fd(), listener, tell.as_fd());
+        wake(stat.as_fd(), asked, tell.as_fd());
     }
     drop(tell);
     let paused = pause();
@@ -83,7 +84,7 @@ pub fn stop_with<T>(
 
 /// The process that continues its parent when it has to, and writes to `tell` where that is for a call. It is ended
 /// by its parent.
-fn wake(stat: BorrowedFd<'_>, listener: Option<BorrowedFd<'_>>, tell: BorrowedFd<'_>) -> ! {
+fn wake(stat: BorrowedFd<'_>, asked: [Option<BorrowedFd<'_>>; 2], tell: BorrowedFd<'_>) -> ! {
     // SAFETY: by value. It ends with its parent, and with it what it holds open; in a session that no terminal stops.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -92,15 +93,12 @@ fn wake(stat: BorrowedFd<'_>, listener: Option<BorrowedFd<'_>>, tell: BorrowedFd
     let launcher = getppid();
     let mut waits = 0;
     while launcher.is_some() && getppid() == launcher {
-        let look = Timespec::try_from(LOOK).ok();
-        if let Some(listener) = &listener {
-            let mut fds = [PollFd::new(listener, PollFlags::IN)];
-            let asked = poll(&mut fds, look.as_ref()) == Ok(1);
-            waits = if asked && fds[0].revents().contains(PollFlags::IN) { waits + 1 } else { 0 };
-        }
-        if waits != 0 || listener.is_none() {
-            std::thread::sleep(LOOK);
-        }
+        std::thread::sleep(LOOK);
+        let waiting = asked.iter().flatten().any(|from| {
+            let mut fds = [PollFd::new(from, PollFlags::IN)];
+            poll(&mut fds, Some(&NOW)) == Ok(1) && fds[0].revents().contains(PollFlags::IN)
+        });
+        waits = if waiting { waits + 1 } else { 0 };
         let going = state(stat) == State::Going;
         // The shell has seen the stop by then.
         let asked = waits > SEEN;
