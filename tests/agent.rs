@@ -45,6 +45,14 @@ fn what_the_host_runs_later_is_not_written() {
         ".claude/settings.json",
         ".devcontainer/devcontainer.json",
         ".gitmodules",
+        ".husky/pre-commit",
+        ".pre-commit-config.yaml",
+        "sub/lefthook.yml",
+        "x.code-workspace",
+        ".exrc",
+        ".gemini/settings.json",
+        "opencode.json",
+        ".kiro/settings/mcp.json",
     ];
     for existing in [false, true] {
         let bed = Bed::new(&[]);
@@ -82,6 +90,54 @@ fn what_the_host_runs_later_is_not_written() {
             under(&bed, "@agent", "mkdir -p src && echo x > src/tasks.json && echo x > envrc");
         assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
     }
+}
+
+/// The same of what stands in the home directory, where that is the workspace: of each program whose files run
+/// commands, under all the names that it looks for them.
+#[test]
+fn what_the_host_runs_later_is_not_written_at_home() {
+    const NAMES: &[&str] = &[
+        ".bashrc",
+        ".bash_completion",
+        ".cshrc",
+        ".config/zsh/.zshrc",
+        ".cargo/bin/cargo",
+        ".cargo/env",
+        ".cargo/config",
+        ".rustup/toolchains/stable/bin/cargo",
+        ".local/bin/ls",
+        ".local/lib/python3/site-packages/x.pth",
+        ".nvm/nvm.sh",
+        ".config/systemd/user/x.service",
+        ".local/share/systemd/user/x.service",
+        ".xprofile",
+        ".vimrc",
+        ".vim/plugin/x.vim",
+        ".config/nvim/init.lua",
+        ".local/share/nvim/site/plugin/x.vim",
+        ".emacs",
+        ".config/tmux/tmux.conf",
+        ".gdbinit",
+        ".docker/cli-plugins/docker-x",
+        ".aws/config",
+        ".kube/config",
+    ];
+    let bed = Bed::new(&[]);
+    let mut failures = Vec::new();
+    for name in NAMES {
+        let script = &format!("mkdir -p $(dirname {name}) && echo x > {name}");
+        for (policy, succeeds) in [("@agent", false), ("@workspace", true)] {
+            let mut command = bed.command(LANDSTRIP.as_ref());
+            command.args(["run", "-p", policy, "--", "/bin/sh", "-c", script]);
+            command.env("HOME", bed.fill("{in}"));
+            let run = finish(command, "no traps".as_ref());
+            let written = bed.root().join("in").join(name).exists();
+            if [run.code == Some(0), written] != [succeeds; 2] {
+                failures.push(format!("{policy}: {name}: {run:?}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// Who manages such files by links (stow, home-manager) still starts, and a file is held by both of its names.
