@@ -21,6 +21,9 @@ use std::time::SystemTime;
 
 /// The port of name servers.
 const NAMES: u16 = 53;
+/// The port of loopback to which musl's getaddrinfo(3) connects a datagram socket, to see whether there is such a
+/// family of addresses (`AI_ADDRCONFIG`).
+const LOOKED_AT: u16 = 65535;
 
 /// Which thread asks about names from which port: what the helper is asked, it knows no thread of.
 #[derive(Default)]
@@ -45,7 +48,9 @@ impl Broker {
     /// Whether a datagram socket may be connected to `to`, which leads to whoever answers questions about names,
     /// or nowhere: a program that looks a name up does both, the latter to see which address suits best.
     pub(super) fn is_for_names(&self, to: SocketAddr) -> bool {
-        self.answers_names() && (to.port() == NAMES || synthetic(to.ip()).is_some())
+        let (ip, port) = (to.ip(), to.port());
+        let looks = port == LOOKED_AT && reach(ip) == Reach::Loopback;
+        self.answers_names() && (port == NAMES || looks || synthetic(ip).is_some())
     }
 
     /// The proxy, and what a connection to `to` is to it, if it is for the proxy to make.
