@@ -4,9 +4,7 @@
 
 mod support;
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use std::collections::HashSet;
 use std::io::{BufRead, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
@@ -16,53 +14,12 @@ use std::thread;
 use std::time::Duration;
 use support::have::have;
 use support::net::answering;
-use support::place::{Answer, BUSYBOX, Place, Waiting, id, ready};
+use support::networked::{
+    containers, helper, helpers, in_network, init, kill, place, shell, traps,
+};
+use support::place::{Answer, BUSYBOX, Waiting, id, ready};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A container's place under a policy with this section `network`; without one, none.
-fn place(network: Option<&Value>) -> Place {
-    let mut place = Place::new();
-    for name in ["ws", "data"] {
-        std::fs::create_dir(place.path("rootfs").join(name)).expect("a directory");
-    }
-    std::fs::create_dir_all(place.path("rootfs/usr/bin")).expect("a directory");
-    let caps = json!(["CAP_KILL", "CAP_SETUID", "CAP_SETGID", "CAP_NET_BIND_SERVICE"]);
-    for set in ["bounding", "effective", "permitted"] {
-        place.spec["process"]["capabilities"][set] = caps.clone();
-    }
-    place.spec["annotations"] = json!({});
-    if let Some(network) = network {
-        let policy = json!({"filesystem": {"allowWrite": ["/ws"]}, "network": network});
-        std::fs::write(place.path("policy.json"), policy.to_string()).expect("a file");
-        for (option, name) in [("--policy", "policy.json"), ("--traps", "traps")] {
-            place.options.extend([option.to_owned(), place.path(name).display().to_string()]);
-        }
-    }
-    if !rustix::process::geteuid().is_root() {
-        let map = |own: u32| json!([{"containerID": 0, "hostID": own, "size": 1}]);
-        let linux = &mut place.spec["linux"];
-        linux["uidMappings"] = map(rustix::process::geteuid().as_raw());
-        linux["gidMappings"] = map(rustix::process::getegid().as_raw());
-        let user = json!({"type": "user"});
-        linux["namespaces"].as_array_mut().expect("namespaces").push(user);
-        place.options.extend(["--cgroup-manager".to_owned(), "disabled".to_owned()]);
-    }
-    place
-}
-
-/// Has the containers in another network namespace: the host's, or one with a path.
-fn in_network(mut place: Place, path: Option<&str>) -> Place {
-    let namespaces = place.spec["linux"]["namespaces"].as_array_mut().expect("namespaces");
-    namespaces.retain(|namespace| namespace["type"] != "network");
-    namespaces.extend(path.map(|path| json!({"type": "network", "path": path})));
-    place
-}
-
-/// Whether this user can have containers here.
-fn containers(what: &str) -> bool {
-    have(what, &[BUSYBOX]) && (rustix::process::geteuid().is_root() || have(what, &["userns"]))
-}
 
 /// A port where nobody listens now.
 fn free() -> u16 {
@@ -84,57 +41,6 @@ fn by_proxy(host: &str, port: u16) -> String {
         "printf '{request}GET / HTTP/1.0\\r\\n\\r\\n' |
         busybox nc 127.0.0.1 ${{http_proxy##*:}} 2>&1 | busybox tr -cd ' -~\\n'"
     )
-}
-
-fn shell(place: &Place, script: &str) -> Answer {
-    place.run(&["sh", "-c", script])
-}
-
-fn traps(place: &Place) -> Vec<Value> {
-    let text = std::fs::read_to_string(place.path("traps")).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-}
-
-/// The process that serves the container with this first process: it holds what listens in there.
-fn helpers(init: u64) -> Vec<u32> {
-    let listening: HashSet<String> = ["tcp", "tcp6"]
-        .iter()
-        .flat_map(|table| {
-            let text = std::fs::read_to_string(format!("/proc/{init}/net/{table}"));
-            let text = text.unwrap_or_default();
-            let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-            let listens = lines.filter(|fields| fields.get(3) == Some(&"0A"));
-            listens.map(|fields| format!("socket:[{}]", fields[9])).collect::<Vec<_>>()
-        })
-        .collect();
-    let processes = std::fs::read_dir("/proc").expect("procfs").flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let holds = |pid: &u32| {
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        let mut links = fds.filter_map(|fd| std::fs::read_link(fd.path()).ok());
-        name == "network\n"
-            && links.any(|link| listening.contains(&link.to_string_lossy().into_owned()))
-    };
-    pids.filter(holds).collect()
-}
-
-/// The first process of a container.
-fn init(running: &Waiting<'_>) -> u64 {
-    running.place.state(&running.id)["pid"].as_u64().expect("a pid")
-}
-
-/// The one process that serves a container whose program runs.
-fn helper(running: &Waiting<'_>) -> u32 {
-    running.sh("true");
-    let found = helpers(init(running));
-    assert_eq!(found.len(), 1, "{found:?}");
-    found[0]
-}
-
-fn kill(pid: u32) {
-    let pid = Pid::from_raw(i32::try_from(pid).expect("a pid")).expect("a pid");
-    kill_process(pid, Signal::KILL).expect("kill");
 }
 
 #[test]
