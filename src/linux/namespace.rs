@@ -74,12 +74,21 @@ impl Namespace {
     pub fn make(names: bool) -> Result<Made, Errno> {
         probe::may_copy_descriptors()?;
         let [first, maker] = start_maker(names, confine::ruleset()?.as_fd())?;
-        let socket =
-            make_socket(first.as_fd(), [libc::AF_INET as u32, libc::SOCK_DGRAM as u32, 0])?;
-        let cookie = namespace_cookie(&socket)?;
-        let namespace = Namespace { maker: Mutex::new(first), cookie };
+        let (namespace, socket) = Namespace::of(first)?;
         let names = if names { namespace.name_sockets(socket)? } else { Vec::new() };
         Ok(Made { namespace, maker, names })
+    }
+
+    /// The one in which `maker` makes sockets, and a datagram socket in it.
+    ///
+    /// # Errors
+    ///
+    /// As socket(2); `EPIPE` when the maker is gone.
+    pub fn of(maker: OwnedFd) -> Result<(Namespace, OwnedFd), Errno> {
+        let request = [libc::AF_INET, libc::SOCK_DGRAM, 0].map(i32::cast_unsigned);
+        let socket = make_socket(maker.as_fd(), request)?;
+        let cookie = namespace_cookie(&socket)?;
+        Ok((Namespace { maker: Mutex::new(maker), cookie }, socket))
     }
 
     /// Sockets at the port of name servers, `four` and one of IPv6 where there is such a thing.

@@ -16,15 +16,22 @@ cat > "$home/get" <<'SH'
 page() { tr -cd ' -~\n' | tail -n 1; }
 direct() { printf 'GET / HTTP/1.0\r\n\r\n' | nc 127.0.0.1 "$1" 2>&1 | page; }
 asked() { printf '\5\1\0\5\1\0\3\13'"$1"'\106\253GET / HTTP/1.0\r\n\r\n' | nc 127.0.0.1 "${http_proxy##*:}" 2>&1 | page; }
-echo "$(direct 18090), $(asked a.localhost), $(direct 18095), ($(asked b.localhost))"
+# The same by a name that is looked up, in no proxy's way.
+named() {
+    at=$(timeout 10 nslookup "$1" 2>/dev/null | grep -o '198[.]18[.][0-9.]*' | head -n 1)
+    [ -n "$at" ] || { echo none; return; }
+    printf 'GET / HTTP/1.0\r\n\r\n' | nc "$at" 18091 2>&1 | page
+}
+echo "$(direct 18090), $(asked a.localhost), $(direct 18095), ($(asked b.localhost)), $(named a.localhost), $(named b.localhost)"
 SH
 networked() { podman --runtime-flag "policy=$home/network.json" run --rm -v "$home/get:/get" "$@"; }
 export -f networked
-all='^hello, hello, .*denied, [(][)]$'
-check 'control: the loopback of the host is not the container'"'"'s' 'refused, .*, .*refused' 'podman run --rm -v "$home/get:/get" $image sh /get'
+all='^hello, hello, .*denied, [(][)], hello, none$'
+check 'control: the loopback of the host is not the container'"'"'s' 'refused, .*, .*refused, .*none, none$' 'podman run --rm -v "$home/get:/get" $image sh /get'
 check 'the default network' "$all" 'networked $image sh /get'
 check 'no network' "$all" 'networked --network none $image sh /get'
 check 'of the host' "$all" 'networked --network host $image sh /get'
+check 'another name server' "$all" 'networked --dns 203.0.113.53 $image sh /get'
 check 'no capability' "$all" 'networked --cap-drop all -u 7:8 $image sh /get'
 check 'podman'"'"'s own proxy variables' "$all" 'networked --env http_proxy=http://127.0.0.1:1 $image sh /get'
 pong='while :; do echo pong | nc -l -p 80; done'
@@ -48,4 +55,4 @@ kill "${servers[@]}"
 wait "${servers[@]}" 2>/dev/null
 podman pod rm -a -f -t 0 >/dev/null 2>&1
 podman rm -a -f -t 0 >/dev/null 2>&1
-check 'no helper stays' '^none$' 'soon sh -c "! cat /proc/[0-9]*/comm 2>/dev/null | grep -qx network"; echo none'
+check 'no helper stays' '^none$' 'soon sh -c "! cat /proc/[0-9]*/comm 2>/dev/null | grep -qxE \"network|sockets\""; echo none'

@@ -5,6 +5,7 @@ use super::query::NO_LONGER;
 use super::report::process_of;
 use super::task::Task;
 use super::{Answer, Broker, Errno};
+use crate::linux::namespace::Namespace;
 use crate::linux::net::channel::{Client, Control, DNS, Purpose, Refused, Said};
 use crate::policy::endpoint::{Line, Reach, Value, has_host_ports, reach};
 use crate::policy::hosts::synthetic;
@@ -40,9 +41,16 @@ impl Askers {
 }
 
 impl Broker {
-    /// Whether questions about names are answered in the run: then every other address leads back to it.
+    /// The network namespace of the run's in which its sockets are, those of UDP or of TCP, if there is one.
+    pub(super) fn namespace_of(&self, udp: bool) -> Option<&Namespace> {
+        self.namespace.as_ref().or(self.names.as_ref().filter(|_| udp))
+    }
+
+    /// Whether questions about names are answered in the run: then whatever is sent by UDP leads back to it.
     pub(super) fn answers_names(&self) -> bool {
-        self.namespace.is_some() && self.endpoints.lists_hosts() && !self.endpoints.is_open()
+        self.namespace_of(true).is_some()
+            && self.endpoints.lists_hosts()
+            && !self.endpoints.is_open()
     }
 
     /// Whether a datagram socket may be connected to `to`, which leads to whoever answers questions about names,

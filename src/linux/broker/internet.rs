@@ -50,12 +50,15 @@ impl Task<'_> {
             return Ok(answer);
         }
         let names = self.broker.answers_names();
-        if let Passage::Closed(_, line) = passage
-            && udp
-            && names
-        {
-            let why = Err("no host is reached by UDP".into());
-            return Ok(self.refuse_network(what.0, target(), (why, None), line, None));
+        if udp && names && !for_names {
+            let line = match passage {
+                Passage::Closed(_, line) => Some(line),
+                Passage::Open(_) => self.broker.names.as_ref().map(|_| None),
+            };
+            if let Some(line) = line {
+                let why = Err("no host is reached by UDP".into());
+                return Ok(self.refuse_network(what.0, target(), (why, None), line, None));
+            }
         }
         if let Some(answer) = self.refused_endpoint(what, passage, target, b"") {
             return Ok(answer);
@@ -96,11 +99,12 @@ impl Task<'_> {
         let (to, port) = (bound.ip(), bound.port());
         let target = || bound.to_string();
         let own = self.is_in_namespace(copy)?;
+        let udp = is_udp(copy)?;
         // As a resolver does before it asks.
         let asks = own
             && self.broker.answers_names()
             && (reach(to), port) == (Reach::Unspecified, 0)
-            && is_udp(copy)?;
+            && udp;
         let passage = match asks {
             true => Passage::Open(None),
             false => endpoints.internet(Use::Bind, to, port),
@@ -108,6 +112,11 @@ impl Task<'_> {
         let what = (Operation::Bind, Use::Bind);
         if let Some(answer) = self.refuse_protocol(copy, Operation::Bind, target)? {
             return Ok(answer);
+        }
+        if udp && self.broker.names.is_some() && !asks {
+            let why = Err("in a container, UDP is there to ask name servers alone".into());
+            let line = endpoints.network_line();
+            return Ok(self.refuse_network(what.0, target(), (why, None), line, None));
         }
         if let Some(answer) = self.refused_endpoint(what, passage, target, b"") {
             return Ok(answer);
@@ -184,14 +193,14 @@ impl Task<'_> {
         Ok(listen(copy, self.int(1)).into())
     }
 
-    /// Whether `socket` is in the run's own network namespace, where there is nothing else to be reached.
+    /// Whether `socket` is in a network namespace of the run's own, where there is nothing else to be reached.
     ///
     /// # Errors
     ///
     /// `EACCES` for one that was given to a run which has such a namespace: an address means something else
     /// to it.
     fn is_in_namespace(&self, socket: &OwnedFd) -> Result<bool, Errno> {
-        match &self.broker.namespace {
+        match self.broker.namespace_of(is_udp(socket)?) {
             None => Ok(false),
             Some(namespace) if namespace.has(socket) => Ok(true),
             Some(_) => Err(Errno::ACCESS),
@@ -213,8 +222,8 @@ impl Task<'_> {
         target: impl FnOnce() -> String,
     ) -> Result<Option<Answer>, Errno> {
         let protocol = socket_protocol(copy)?;
-        let namespace = self.broker.namespace.is_some();
-        if protocol == Some(ipproto::TCP) || namespace && protocol == Some(ipproto::UDP) {
+        let udp = self.broker.namespace_of(true).is_some() && protocol == Some(ipproto::UDP);
+        if protocol == Some(ipproto::TCP) || udp {
             return Ok(None);
         }
         let line = self.broker.endpoints.network_line();

@@ -114,6 +114,8 @@ pub struct Config {
     pub endpoints: Endpoints,
     /// Where internet sockets are made, if the run has a network namespace.
     pub namespace: Option<Namespace>,
+    /// Where those of UDP are made in a container whose questions about names are answered.
+    pub names: Option<Namespace>,
     /// The network namespace of the container that the target is in, by its cookie: all addresses in there are the
     /// container's own.
     pub own_network: Option<u64>,
@@ -149,6 +151,7 @@ pub struct Run {
     reads: bool,
     endpoints: Endpoints,
     namespace: Option<Namespace>,
+    names: Option<Namespace>,
     own_network: Option<u64>,
     network: Option<Arc<Control>>,
     /// The sockets that were as good as the host at the launch, by device and inode.
@@ -241,6 +244,7 @@ impl Broker {
             reads: config.reads,
             endpoints,
             namespace: config.namespace,
+            names: config.names,
             own_network: config.own_network,
             network: config.network,
             daemons,

@@ -106,10 +106,9 @@ impl Task<'_> {
         Ok(Answer::Descriptor(fd, flags.contains(SocketFlags::CLOEXEC)))
     }
 
-    /// A socket in the run's network namespace, if it has one and this is of a kind that is made there.
+    /// A socket in a network namespace of the run's, if it has one and this is of a kind that is made there.
     fn socket_in_namespace(&self) -> Result<Option<Answer>, Errno> {
         let (family, kind) = (self.int(0), self.int(1));
-        let Some(namespace) = &self.broker.namespace else { return Ok(None) };
         if !matches!(family, libc::AF_INET | libc::AF_INET6) {
             return Ok(None);
         }
@@ -120,6 +119,8 @@ impl Task<'_> {
             (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) if udp => libc::IPPROTO_UDP,
             _ => return Ok(None),
         };
+        let of_udp = protocol == libc::IPPROTO_UDP;
+        let Some(namespace) = self.broker.namespace_of(of_udp) else { return Ok(None) };
         self.may_act()?;
         let socket = namespace.socket(family, kind, protocol)?;
         Ok(Some(Answer::Descriptor(socket, kind & libc::SOCK_CLOEXEC != 0)))

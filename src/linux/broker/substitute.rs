@@ -197,7 +197,7 @@ impl Task<'_> {
                 }
                 Ok(Socket { fd, whose: Whose::Copy })
             }
-            // In the run's network namespace another one would have to be told from the target's, and where
+            // In a network namespace of the run's another one would have to be told from the target's, and where
             // none can be copied, there is no such namespace.
             Err(Errno::PERM | Errno::NOSYS) if self.broker.namespace.is_none() => {
                 self.substitute(done)
@@ -292,6 +292,7 @@ impl Broker {
                 let multipath = multipath.then_some(ipproto::MPTCP);
                 (family, SocketType::STREAM, multipath)
             }
+            b"UDP" | b"UDPv6" if self.names.is_some() => return Err(Errno::PERM),
             b"UDP" => (FOUR, SocketType::DGRAM, None),
             b"UDPv6" => (SIX, SocketType::DGRAM, None),
             // NETLINK_ROUTE, which is protocol 0: no other one can be made.

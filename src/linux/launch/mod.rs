@@ -10,7 +10,7 @@ mod program;
 use super::broker::{self, Broker, Config, Desk, Given, Learner, Queries, Reporter};
 use super::filter::{self, Options};
 use super::limits::Ceilings;
-use super::net::container::Outside;
+use super::net::container::{Outside, Served};
 use super::oom::Score;
 use super::supervise::{Ending, Signals};
 use super::sys::seccomp::Instruction;
@@ -173,10 +173,13 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     let own_network = outside.as_ref().map_or(Ok(None), Outside::left_for)?;
     let outside = outside.filter(|_| plan.broker && plan.network);
     let served = outside.map_or(Ok(None), |outside| outside.serve(&plan.policy.network))?;
-    let (namespace, network) = match served {
+    let (namespace, names, network) = match served {
         // In a container where the operator opens no host: what else may list some reaches what that does.
-        None => serve_network(&plan, made, &env, queries.is_some())?,
-        served => (None, served),
+        None => {
+            let (namespace, network) = serve_network(&plan, made, &env, queries.is_some())?;
+            (namespace, None, network)
+        }
+        Some(Served { network, names }) => (None, names, Some(network)),
     };
     if let Some(network) = &network {
         plan.outer.ports.extend(network.control().ports());
@@ -217,6 +220,7 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
         config.adviser = config.adviser.in_container(job.inside.is_some());
         config.profile = job.inside.as_ref().is_some_and(|inside| inside.profile.is_some());
         config.namespace = namespace;
+        config.names = names;
         config.own_network = own_network;
         config.network = network.as_ref().map(|network| Arc::clone(network.control()));
         let broker = Broker::new(config)
@@ -378,6 +382,7 @@ fn config(
         reads: plan.reads,
         endpoints: Endpoints::new(&plan.policy.network, crate::cli::resolve::daemons()),
         namespace: None,
+        names: None,
         own_network: None,
         network: None,
         linked: linked.collect(),

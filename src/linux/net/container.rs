@@ -5,11 +5,17 @@
 //! the container's network namespace, where they stay wherever they are held. With them comes what the policy is
 //! in there, which one that is attached to the program may have narrowed. More than the runtime has read, nobody inside
 //! can open.
+//!
+//! Questions about names are datagrams, and in the container's network namespace one goes anywhere: what is sent
+//! names its address in memory. So the helper makes a namespace for them, as a run has one, and gives the launcher
+//! what makes sockets in there.
 
 use super::channel::Control;
+use super::proxy::Local;
 use super::{Domains, Network as Helper, Offer, Role, confine, failed, held, proxy_offers, serve};
 use crate::cli::error::Failure;
-use crate::linux::sys::{Errno, helper, socket::namespace_cookie};
+use crate::linux::namespace::{Made, Namespace};
+use crate::linux::sys::{Errno, helper, netns, probe, socket::namespace_cookie};
 use crate::policy::{Hosts, Network};
 use crate::trap::Code;
 use rustix::net::{
@@ -17,6 +23,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, send, sendmsg, socket_with,
     socketpair,
 };
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{IoSlice, IoSliceMut};
@@ -36,10 +43,29 @@ const SOCKETS: usize = 2;
 pub struct Outside {
     /// Its end of the channel to the helper, where the policy needs one. When it closes, the helper ends.
     helper: Option<OwnedFd>,
+    /// The helper answers questions about names.
+    names: bool,
     /// Addresses that stand for names to it, see [`Domains::places`].
     places: HashSet<IpAddr>,
     /// The runtime's network namespace.
     namespace: u64,
+}
+
+/// What the launcher says of the container.
+#[derive(Serialize, Deserialize)]
+struct Inside {
+    /// The section of the policy in there.
+    network: Network,
+    /// What names are made of in there. It tells which questions are no refusals, and opens nothing.
+    local: Local,
+}
+
+/// What serves the network of a container.
+pub struct Served {
+    /// The helper.
+    pub network: Helper,
+    /// Where sockets are made that ask about names, if such questions are answered.
+    pub names: Option<Namespace>,
 }
 
 impl Outside {
@@ -53,14 +79,15 @@ impl Outside {
         let hosts = Hosts::new(network);
         let ports: Vec<u16> = network.host_ports().map(|port| port.value).collect();
         let needed = !network.allow_network && (hosts.is_some() || !ports.is_empty());
+        let names = hosts.is_some();
         let domains = || -> Result<Domains, Failure> {
             let domains = hosts.map(|hosts| Domains::new(hosts, env, false)).transpose()?;
             Ok(Domains { ports, ..domains.unwrap_or_default() })
         };
         let domains = needed.then(domains).transpose()?;
         let places = domains.iter().flat_map(|domains| domains.places.keys().copied()).collect();
-        let helper = domains.map(fork).transpose()?;
-        Ok(Outside { helper, places, namespace: own_namespace()? })
+        let helper = domains.map(|domains| fork(domains, names)).transpose()?;
+        Ok(Outside { helper, names, places, namespace: own_namespace()? })
     }
 
     /// The network namespace of this process, by its cookie, where that is not the runtime's: loopback in there is
@@ -80,7 +107,7 @@ impl Outside {
     /// # Errors
     ///
     /// `SANDBOX_SETUP_FAILED`: there are no sockets to be had, or the helper is gone.
-    pub fn serve(self, network: &Network) -> Result<Option<Helper>, Failure> {
+    pub fn serve(self, network: &Network) -> Result<Option<Served>, Failure> {
         // The loopback of the runtime is reached without it.
         let ports: Vec<u16> = match self.left_for()? {
             Some(_) => network.host_ports().map(|port| port.value).collect(),
@@ -88,17 +115,27 @@ impl Outside {
         };
         let needed = network.lists_hosts() || !ports.is_empty();
         let Some(channel) = self.helper.filter(|_| needed) else { return Ok(None) };
+        let gone = |errno| failed("it is gone", errno);
+        let made = match self.names {
+            true => netns::receive(channel.as_fd()).map_err(gone)?.1,
+            false => None,
+        };
+        // A socket that is made in there is one of the program's, and used from here.
+        let usable = network.lists_hosts() && probe::may_copy_descriptors().is_ok();
+        let names = made.filter(|_| usable).map(Namespace::of).transpose().map_err(gone)?;
         let offers = proxy_offers(|family| {
             let family = AddressFamily::from_raw(family as u16);
             socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         })?;
         let network = Network { allow_unix_sockets: Vec::new(), ..network.clone() };
-        let text = serde_json::to_vec(&network).map_err(|error| {
+        let inside = Inside { network, local: Local::inside() };
+        let text = serde_json::to_vec(&inside).map_err(|error| {
             Failure::new(Code::SandboxSetupFailed, format!("the network helper: {error}"))
         })?;
-        hand_over(channel.as_fd(), &text, &offers).map_err(|errno| failed("it is gone", errno))?;
+        hand_over(channel.as_fd(), &text, &offers).map_err(gone)?;
         let control = Control::new(channel, held(&offers)?, ports, self.places);
-        Ok(Some(Helper { control: Arc::new(control) }))
+        let network = Helper { control: Arc::new(control) };
+        Ok(Some(Served { network, names: names.map(|(names, _)| names) }))
     }
 }
 
@@ -109,32 +146,50 @@ fn own_namespace() -> Result<u64, Failure> {
     cookie.map_err(|errno| failed("SO_NETNS_COOKIE", errno))
 }
 
-fn fork(domains: Domains) -> Result<OwnedFd, Failure> {
+fn fork(domains: Domains, names: bool) -> Result<OwnedFd, Failure> {
     let flags = SocketFlags::CLOEXEC;
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
         .map_err(|errno| failed("socketpair", errno))?;
     let work = || {
         // Whatever fails, nothing is served then.
-        let _ = wait_and_serve(domains, theirs);
+        let _ = wait_and_serve(domains, names, theirs);
     };
     helper::fork(c"network", helper::Life::Work, work).map_err(|errno| failed("fork", errno))?;
     Ok(ours)
 }
 
-/// Serves what the launcher hands over, if it ever does.
-fn wait_and_serve(domains: Domains, channel: OwnedFd) -> Result<(), Errno> {
-    confine::confine(&[channel.as_fd()])?;
+/// Serves what the launcher hands over, if it ever does, and questions about names if `names` says so.
+fn wait_and_serve(domains: Domains, names: bool, channel: OwnedFd) -> Result<(), Errno> {
+    let names = if names { answer_names(channel.as_fd())? } else { Vec::new() };
+    let keep: Vec<_> = names.iter().map(AsFd::as_fd).chain([channel.as_fd()]).collect();
+    confine::confine(&keep)?;
     let (text, sockets) = receive(channel.as_fd())?;
-    let inside: Network = serde_json::from_slice(&text).map_err(|_| Errno::BADMSG)?;
+    let Inside { network: inside, local } =
+        serde_json::from_slice(&text).map_err(|_| Errno::BADMSG)?;
     let listed = |port: &u16| inside.host_ports().any(|listed| listed.value == *port);
     let domains = Domains {
         hosts: Hosts::new(&inside).unwrap_or_default().within(domains.hosts),
         ports: domains.ports.into_iter().filter(listed).collect(),
+        resolver: domains.resolver.for_programs(local),
         ..domains
     };
-    let offers = sockets.into_iter().map(|socket| Offer { socket, role: Role::Proxy });
+    let offer = |role| move |socket| Offer { socket, role };
+    let offers = sockets.into_iter().map(offer(Role::Proxy));
+    let offers = offers.chain(names.into_iter().map(offer(Role::Names)));
     rustix::io::ioctl_fionbio(&channel, true)?;
     serve::serve(offers.collect(), None, Some(domains), channel).map_err(|_| Errno::IO)
+}
+
+/// Makes the namespace in which questions about names are asked, and gives the launcher what makes sockets in there, or
+/// says why there is none; what the questions arrive on.
+fn answer_names(channel: BorrowedFd<'_>) -> Result<Vec<OwnedFd>, Errno> {
+    match Namespace::make(true) {
+        Ok(Made { maker, names, .. }) => {
+            netns::tell(channel, None, Some(maker.as_fd()))?;
+            Ok(names)
+        }
+        Err(errno) => netns::tell(channel, Some(errno), None).map(|()| Vec::new()),
+    }
 }
 
 /// Sends what the policy says, and then the sockets.

@@ -79,8 +79,12 @@ fn answered(errno: i32) -> Result<(), Errno> {
     if errno == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(errno)) }
 }
 
-/// One message of the maker.
-fn receive(channel: BorrowedFd<'_>) -> Result<(i32, Option<OwnedFd>), Errno> {
+/// One message of the maker, or of who hands one on: an error's number, 0 for none, and what comes with it.
+///
+/// # Errors
+///
+/// As recvmsg(2); `EPIPE` when the other end is gone.
+pub fn receive(channel: BorrowedFd<'_>) -> Result<(i32, Option<OwnedFd>), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut errno = [0; size_of::<i32>()];
@@ -194,7 +198,12 @@ fn make([family, kind, protocol]: Request) -> Result<OwnedFd, Errno> {
     )
 }
 
-fn tell(
+/// The other side of [`receive`].
+///
+/// # Errors
+///
+/// As sendmsg(2).
+pub fn tell(
     channel: BorrowedFd<'_>,
     error: Option<Errno>,
     socket: Option<BorrowedFd<'_>>,

@@ -17,7 +17,7 @@ use super::Domains;
 use super::channel::{Channel, Client, Purpose, Refused};
 use crate::policy::endpoint::host_line;
 use crate::policy::{Host, Hosts, Located, Origin, Reachable, Unreachable};
-pub use names::{Places, Resolver};
+pub use names::{Local, Places, Resolver};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;

@@ -2,11 +2,14 @@
 //! `/etc/resolv.conf`.
 
 use crate::policy::{Host, Hosts, Reachable};
+use serde::{Deserialize, Serialize};
 use simple_dns::rdata::RData;
 use simple_dns::{CLASS, Name, Packet, PacketFlag, Question, RCODE, TYPE};
 use std::collections::{BTreeSet, HashMap};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,18 +27,53 @@ const REMEMBERED: usize = 1024;
 /// How long a name is remembered at most.
 const LONG: Duration = Duration::from_secs(60);
 
+/// The file that resolvers go by.
+const RESOLV: &str = "/etc/resolv.conf";
+/// Most bytes of it that are read in a container, and most domains that it names.
+const LONGEST: u64 = 64 << 10;
+const SEARCHED: usize = 64;
+
 /// Names of hosts by address.
 pub type Places = HashMap<IpAddr, BTreeSet<Host>>;
+
+/// What the names that programs look up are made of, where these run.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Local {
+    /// What the host, or the container, calls itself.
+    own: String,
+    /// What is put after names.
+    search: Vec<String>,
+}
+
+impl Local {
+    /// In a container that this process is in. The file may be the image's: what is none, or cannot be read, says
+    /// nothing.
+    pub fn inside() -> Local {
+        let read = || -> io::Result<Vec<u8>> {
+            let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+            let file = File::options().read(true).custom_flags(flags).open(RESOLV)?;
+            let mut text = Vec::new();
+            if file.metadata()?.is_file() {
+                file.take(LONGEST).read_to_end(&mut text)?;
+            }
+            Ok(text)
+        };
+        Local::of(&String::from_utf8_lossy(&read().unwrap_or_default()))
+    }
+
+    /// The same with the text of resolv.conf(5).
+    fn of(resolv: &str) -> Local {
+        let own = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+        Local { own, search: search(resolv) }
+    }
+}
 
 /// Looks names up.
 #[derive(Default)]
 pub struct Resolver {
     hosts: HashMap<String, Vec<IpAddr>>,
     servers: Vec<SocketAddr>,
-    /// What this host calls itself.
-    own: String,
-    /// What is put after names that programs look up.
-    search: Vec<String>,
+    local: Local,
     known: Mutex<HashMap<String, (Instant, Vec<IpAddr>)>>,
 }
 
@@ -43,11 +81,9 @@ impl Resolver {
     /// From what this host says; what cannot be read says nothing.
     pub fn of_host() -> Resolver {
         let read = |path| std::fs::read(path).unwrap_or_default();
-        let (hosts, servers) = (read("/etc/hosts"), read("/etc/resolv.conf"));
-        let own = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
-        let known =
-            Resolver::new(&String::from_utf8_lossy(&hosts), &String::from_utf8_lossy(&servers));
-        Resolver { own, ..known }
+        let (hosts, resolv) = (read("/etc/hosts"), read(RESOLV));
+        let resolv = String::from_utf8_lossy(&resolv);
+        Resolver::new(&String::from_utf8_lossy(&hosts), &resolv).for_programs(Local::of(&resolv))
     }
 
     /// From the texts of both files, hosts(5) and resolv.conf(5).
@@ -72,15 +108,13 @@ impl Resolver {
         if servers.is_empty() {
             servers.push((Ipv4Addr::LOCALHOST, 53).into());
         }
-        // The last line counts, resolv.conf(5).
-        let search = resolv.lines().rev().find_map(|line| {
-            let mut words = line.split_whitespace();
-            words.next().filter(|word| matches!(*word, "search" | "domain"))?;
-            let plain = |domain: &str| domain.trim_matches('.').to_ascii_lowercase();
-            Some(words.map(plain).filter(|domain| !domain.is_empty()).collect())
-        });
-        let search = search.unwrap_or_default();
-        Resolver { hosts: known, servers, search, ..Resolver::default() }
+        let local = Local { search: search(resolv), ..Local::default() };
+        Resolver { hosts: known, servers, local, ..Resolver::default() }
+    }
+
+    /// The same for programs that run elsewhere.
+    pub fn for_programs(self, local: Local) -> Resolver {
+        Resolver { local, ..self }
     }
 
     /// The addresses that hosts(5) has for names which `hosts` allow, with those names.
@@ -100,13 +134,13 @@ impl Resolver {
 
     /// Whether it is what this host calls itself, which many a program looks up.
     pub fn is_own(&self, name: &str) -> bool {
-        name == self.own
+        name == self.local.own
     }
 
     /// The name that `name` was made of by putting a domain after it that is searched, if it was: one with
     /// several labels is tried so as well.
     pub fn searched<'a>(&self, name: &'a str) -> Option<&'a str> {
-        self.search.iter().find_map(|domain| {
+        self.local.search.iter().find_map(|domain| {
             let before = name.strip_suffix(domain.as_str())?.strip_suffix('.')?;
             before.contains('.').then_some(before)
         })
@@ -161,6 +195,17 @@ impl Resolver {
         }
         Err(io::Error::new(last.kind(), format!("no name server answers: {last}")))
     }
+}
+
+/// The domains of resolv.conf(5) that are put after names: the last line counts.
+fn search(resolv: &str) -> Vec<String> {
+    let found = resolv.lines().rev().find_map(|line| {
+        let mut words = line.split_whitespace();
+        words.next().filter(|word| matches!(*word, "search" | "domain"))?;
+        let plain = |domain: &str| domain.trim_matches('.').to_ascii_lowercase();
+        Some(words.map(plain).filter(|domain| !domain.is_empty()).take(SEARCHED).collect())
+    });
+    found.unwrap_or_default()
 }
 
 /// Addresses, and for how long they count.
