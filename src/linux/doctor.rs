@@ -275,7 +275,9 @@ fn errata() -> Trial {
 /// this trial, and signal 0 is never delivered.
 fn keeps_signals_inside(host: HostSupport) -> Trial {
     if host.landlock_abi < SCOPED_ABI {
-        let message = format!("needs Landlock ABI {SCOPED_ABI} (Linux 6.12)");
+        let message = format!(
+            "needs Landlock ABI {SCOPED_ABI} (Linux 6.12): outside of containers, a run takes --accept signals"
+        );
         return Err(Outcome { status: Status::Unavailable, errno: None, message });
     }
     let outside = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());

@@ -1,6 +1,6 @@
 //! Who holds which line of a policy, and what nobody holds.
 
-use super::{HostSupport, OLDEST_ABI, Plan, SCOPED_ABI, limits};
+use super::{HostSupport, IOCTL_ABI, OLDEST_ABI, Plan, SCOPED_ABI, TCP_ABI, TRUNCATE_ABI, limits};
 use crate::policy::host;
 use crate::policy::path::is_below;
 use crate::policy::{Access, Daemons, Effect, Network, Origin, Pattern, ResolvedPolicy, Rule};
@@ -62,9 +62,12 @@ pub struct Line {
     pub note: Option<&'static str>,
 }
 
+/// The shortfall of a kernel without scopes.
+pub(super) const SIGNALS: &str = "signals";
+
 /// The names of the shortfalls that can be accepted.
 pub const ACCEPTABLE: [&str; 8] = [
-    "signals",
+    SIGNALS,
     "nested",
     "proxy-port",
     "local-ports",
@@ -101,13 +104,23 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
             seccomp profile that allows landlock_create_ruleset";
         add("landlock", message, None, false);
     } else if host.landlock_abi < SCOPED_ABI {
-        let message = "Landlock before ABI 6 (Linux 6.12) cannot keep signals inside: the program \
-            could signal other processes of this user, and its descendants outlive a killed launcher";
-        add("signals", message, None, true);
+        let mut message = "Landlock before ABI 6 (Linux 6.12) cannot keep signals inside: the program \
+            could signal other processes of this user, and its descendants outlive a killed launcher"
+            .to_owned();
+        if host.landlock_abi < IOCTL_ABI {
+            message += "; nor, before ABI 5 (Linux 6.10), hold the settings of this user's other terminals";
+        }
+        add(SIGNALS, &message, None, true);
     }
-    if host.landlock_abi < 4 && !policy.network.allow_network && host.nested {
-        let message = "inside another sandbox, TCP is held by Landlock alone, which needs ABI 4";
-        add("tcp", message, policy.network.allow_network_origin.as_ref(), false);
+    if host.landlock_abi < TCP_ABI && !policy.network.allow_network && host.nested {
+        let message = "inside another run no internet socket is made, but one that is handed in is held by \
+            Landlock alone, which needs ABI 4 (Linux 6.7): the outer run decides what it connects to";
+        add("nested", message, policy.network.allow_network_origin.as_ref(), true);
+    }
+    if host.landlock_abi < TRUNCATE_ABI && host.nested {
+        let message = "inside another run truncation is held by Landlock alone, which needs ABI 3 (Linux \
+            6.2): files that the outer run may write can be emptied";
+        add("nested", message, None, true);
     }
     let network = &policy.network;
     if let Some(origin) = network.vain_list() {
@@ -198,8 +211,11 @@ pub(super) fn lines(plan: &Plan, daemons: &Daemons) -> Vec<Line> {
     }
     // Without a broker, these are what the outer one says, or shortfalls.
     if plan.broker {
-        let fence =
-            if plan.namespace { Holder::NamespaceAndBroker } else { Holder::LandlockAndBroker };
+        let fence = match plan.namespace {
+            true => Holder::NamespaceAndBroker,
+            false if plan.host.landlock_abi < TCP_ABI => Holder::Broker,
+            false => Holder::LandlockAndBroker,
+        };
         let found = if plan.namespace { FOUND } else { NOT_FOUND };
         sockets(network, daemons, (fence, found), &mut add);
     }

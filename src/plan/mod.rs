@@ -49,6 +49,10 @@ pub enum NamespaceSupport {
 pub const OLDEST_ABI: u32 = 2;
 /// Landlock that keeps signals and abstract sockets inside: ABI 6, Linux 6.12.
 pub const SCOPED_ABI: u32 = 6;
+/// Landlock that holds the requests of ioctl(2) on devices, those on terminals among them: ABI 5, Linux 6.10.
+pub const IOCTL_ABI: u32 = 5;
+/// Landlock that holds TCP: ABI 4, Linux 6.7.
+pub const TCP_ABI: u32 = 4;
 /// Landlock that holds truncation: ABI 3, Linux 6.2.
 pub const TRUNCATE_ABI: u32 = 3;
 /// The key of the built-in rules about the run's temporary directory.
@@ -279,10 +283,11 @@ impl Plan {
         self.outer.bound = Vec::new();
     }
 
-    /// For a container with a pid namespace of its own, which keeps signals inside: programs that are executed
-    /// beside the first one are in domains of their own, and reach each other. What they may connect to, the
-    /// broker decides.
+    /// For a container with a pid namespace of its own, which keeps signals inside, on any kernel: programs that
+    /// are executed beside the first one are in domains of their own, and reach each other. What they may connect
+    /// to, the broker decides.
     pub fn in_own_pids(&mut self) {
+        self.shortfalls.retain(|shortfall| shortfall.name != lines::SIGNALS);
         self.outer.signals = false;
         self.outer.abstract_sockets = false;
         self.inner.signals = false;

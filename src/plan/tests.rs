@@ -15,10 +15,14 @@ fn tree() -> MemoryTree {
 }
 
 fn planned(json: &str) -> Plan {
+    planned_on(HOST, json)
+}
+
+fn planned_on(host: HostSupport, json: &str) -> Plan {
     let view = tree();
     let policy = merge(vec![parse("p", json.as_bytes(), Format::Json).unwrap()]);
     let place = Place { cwd: "/repo", home: Some("/home/me"), view: &view };
-    plan(resolve(&policy, &place).unwrap(), None, &view, HOST)
+    plan(resolve(&policy, &place).unwrap(), None, &view, host)
 }
 
 #[test]
@@ -77,6 +81,53 @@ fn shortfalls_name_their_line() {
     let names: Vec<_> =
         lines::shortfalls(&ResolvedPolicy::default(), old).iter().map(|s| s.name).collect();
     assert_eq!(names, ["signals"]);
+}
+
+#[test]
+fn an_older_landlock_leaves_truncation_and_tcp_to_the_broker() {
+    let files = r#"{"filesystem":{"allowWrite":["."],"denyWrite":[".env"]}}"#;
+    for landlock_abi in OLDEST_ABI..SCOPED_ABI {
+        let plan = planned_on(HostSupport { landlock_abi, ..HOST }, files);
+        let names: Vec<_> = plan.shortfalls.iter().map(|shortfall| shortfall.name).collect();
+        assert_eq!((plan.inner.truncating, names), (false, vec!["signals"]), "{landlock_abi}");
+        let terminals = plan.shortfalls[0].message.contains("terminals");
+        assert_eq!(terminals, landlock_abi < IOCTL_ABI, "{landlock_abi}");
+        for line in [r#""hostPorts": [1]"#, r#""allowLocalBinding": true"#] {
+            let policy = format!(r#"{{"network": {{{line}}}}}"#);
+            let plan = planned_on(HostSupport { landlock_abi, ..HOST }, &policy);
+            let holder = match landlock_abi < TCP_ABI {
+                true => Holder::Broker,
+                false => Holder::LandlockAndBroker,
+            };
+            let lines = plan.lines(&Daemons::default());
+            let line = lines.iter().find(|line| !line.origin.is_built_in()).unwrap();
+            assert_eq!(line.held_by, holder, "{landlock_abi} {policy}");
+        }
+    }
+}
+
+#[test]
+fn an_older_landlock_is_enough_for_signals_in_a_container() {
+    let mut plan = planned_on(HostSupport { landlock_abi: OLDEST_ABI, ..HOST }, "{}");
+    plan.in_own_pids();
+    assert_eq!(plan.shortfalls, []);
+    let mut plan = planned_on(HostSupport { landlock_abi: OLDEST_ABI - 1, ..HOST }, "{}");
+    plan.in_own_pids();
+    assert_eq!(plan.shortfalls[0].name, "landlock");
+}
+
+#[test]
+fn what_an_older_landlock_leaves_to_the_broker_is_a_shortfall_where_there_is_none() {
+    for landlock_abi in OLDEST_ABI..SCOPED_ABI {
+        let plan = planned_on(HostSupport { landlock_abi, nested: true, ..HOST }, "{}");
+        let names: Vec<_> = plan.shortfalls.iter().map(|shortfall| shortfall.name).collect();
+        let expected = match landlock_abi {
+            2 => vec!["signals", "nested", "nested"],
+            3 => vec!["signals", "nested"],
+            _ => vec!["signals"],
+        };
+        assert_eq!(names, expected, "{landlock_abi}");
+    }
 }
 
 #[test]

@@ -151,12 +151,12 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
         cgroup::guard(&mut policy.rules);
     }
     let mut plan = plan::plan(policy, temporary_path.as_deref(), &host::HostView, support);
-    refuse_shortfalls(&plan, &job.accept)?;
     let own_pids = job.inside.as_ref().is_some_and(|inside| inside.own_pids);
-    let door = job.inside.as_mut().and_then(|inside| inside.door.take());
     if own_pids {
         plan.in_own_pids();
     }
+    refuse_shortfalls(&plan, &job.accept)?;
+    let door = job.inside.as_mut().and_then(|inside| inside.door.take());
     let queries = answers
         .filter(|_| plan.broker)
         .map(|socket| Queries::new(socket, job.query_timeout))
