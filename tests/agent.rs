@@ -6,12 +6,12 @@ mod support;
 use serde_json::{Value, json};
 use std::process::Command;
 use support::have::have;
-use support::{Bed, LANDSTRIP, Run, finish};
+use support::{ACCEPT, Bed, LANDSTRIP, Run, finish};
 
 /// Runs a shell script in `in` under a policy that ships with the program; `out` is the home directory.
 fn under(bed: &Bed, policy: &str, script: &str) -> Run {
     let mut command = bed.command(LANDSTRIP.as_ref());
-    command.args(["run", "-p", policy, "--", "/bin/sh", "-c", &bed.fill(script)]);
+    command.args(["run", ACCEPT, "-p", policy, "--", "/bin/sh", "-c", &bed.fill(script)]);
     finish(at_home(bed, command), "no traps".as_ref())
 }
 
@@ -198,7 +198,17 @@ fn git_commits_in_a_linked_worktree() {
     // The start directory is the worktree itself.
     let inside = |policy: &str, script: &str| {
         let mut command = bed.command(LANDSTRIP.as_ref());
-        command.args(["run", "--cwd", &bed.fill("{in}/tree"), "-p", policy, "--", "/bin/sh", "-c"]);
+        command.args([
+            "run",
+            ACCEPT,
+            "--cwd",
+            &bed.fill("{in}/tree"),
+            "-p",
+            policy,
+            "--",
+            "/bin/sh",
+            "-c",
+        ]);
         command.arg(bed.fill(&script.replace("cd tree && ", "")));
         finish(at_home(&bed, command), "no traps".as_ref())
     };
@@ -270,6 +280,6 @@ fn a_launch_walks_no_tree() {
     let policy: Value = json!({"filesystem": {"allowWrite": ["{in}"], "denyWrite": ["**/.env", "**/*.key"],
         "denyRead": ["**/secret/**"]}});
     for policy in ["@workspace", "@agent", bed.policy(&policy).to_str().expect("a path")] {
-        assert!(!looks(&[LANDSTRIP, "run", "-p", policy, "--", "true"]), "{policy}");
+        assert!(!looks(&[LANDSTRIP, "run", ACCEPT, "-p", policy, "--", "true"]), "{policy}");
     }
 }

@@ -121,7 +121,7 @@ fn a_live_temporary_directory_is_not_taken_for_one_that_was_left() {
     let policy = bed.policy(&json!({}));
     let run = |script: &str| {
         let mut command = bed.command(Path::new(support::LANDSTRIP));
-        command.args(["run", "-p"]).arg(&policy).args(["--", "sh", "-c", script]);
+        command.args(["run", support::ACCEPT, "-p"]).arg(&policy).args(["--", "sh", "-c", script]);
         command.env("TMPDIR", &parent);
         command
     };

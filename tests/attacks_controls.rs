@@ -6,7 +6,7 @@ mod support;
 
 use serde_json::{Value, json};
 use std::process::{Child, Command, Output, Stdio};
-use support::Bed;
+use support::{ACCEPT, Bed};
 
 const LAUNCHER: &str = env!("CARGO_BIN_EXE_landstrip");
 
@@ -23,7 +23,9 @@ fn writing(paths: &[&str]) -> Value {
 fn sh(around: Option<&str>, policy: Option<&Value>, script: &str) -> Output {
     let bed = Bed::new(&[]);
     let run = match policy {
-        Some(policy) => format!("{LAUNCHER} run --quiet -p {} --", bed.policy(policy).display()),
+        Some(policy) => {
+            format!("{LAUNCHER} run {ACCEPT} --quiet -p {} --", bed.policy(policy).display())
+        }
         None => String::new(),
     };
     let mut command = match around {
@@ -192,7 +194,7 @@ fn no_process_of_the_launcher_is_looked_into_or_changed() {
         let run = Command::new("sh")
             .args(["-c", script, "sh"])
             .args([fifo.as_os_str(), LAUNCHER.as_ref(), "run".as_ref(), "--quiet".as_ref()])
-            .arg("-p")
+            .args([ACCEPT, "-p"])
             .arg(&policy)
             .args(["--", PYTHON, "-c", MEDDLE])
             .output()

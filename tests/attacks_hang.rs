@@ -60,7 +60,12 @@ fn a_rename_that_hangs_holds_up_no_other_file_system() {
         let bed = Bed::new(&[]);
         let run = policy.as_ref().map_or(String::new(), |denied| {
             let policy = json!({"filesystem": {"allowWrite": ["."], "denyWrite": denied}});
-            format!("{} run -p {} --", support::LANDSTRIP, bed.policy(&policy).display())
+            format!(
+                "{} run {} -p {} --",
+                support::LANDSTRIP,
+                support::ACCEPT,
+                bed.policy(&policy).display()
+            )
         });
         let script = SCRIPT.replace("$second", second);
         let script = if run.contains("run") && policy == Some(json!(["**/*.denied", "c/e/never"])) {
@@ -113,7 +118,12 @@ fn a_run_ends_but_for_what_hangs() {
             let policy = bed
                 .policy(&json!({"filesystem": {"allowWrite": ["."], "denyRead": denied},
                 "limits": {"time": time}}));
-            let run = format!("{} run -p {} --", support::LANDSTRIP, policy.display());
+            let run = format!(
+                "{} run {} -p {} --",
+                support::LANDSTRIP,
+                support::ACCEPT,
+                policy.display()
+            );
             let mut command = Command::new("timeout");
             command
                 .args(["-k", "1", "100", "unshare", "-m", "--propagation", "private"])

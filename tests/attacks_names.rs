@@ -25,7 +25,7 @@ fn both(setup: &str, policy: &Value, script: &str) -> (Output, Output) {
         assert!(sh(&bed, &[], setup).status.success(), "{setup}");
         let file = bed.policy(policy);
         let launcher = env!("CARGO_BIN_EXE_landstrip");
-        let prefix = [launcher, "run", "-p", file.to_str().expect("UTF-8"), "--"];
+        let prefix = [launcher, "run", support::ACCEPT, "-p", file.to_str().expect("UTF-8"), "--"];
         sh(&bed, if sandboxed { &prefix } else { &[] }, script)
     };
     (run(false), run(true))

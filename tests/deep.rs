@@ -58,7 +58,7 @@ fn python(bed: &Bed, policy: Option<&Value>, program: &str) -> Output {
     let mut line = vec!["python3".to_owned(), "-c".to_owned(), program];
     if let Some(policy) = policy {
         let file = bed.policy(policy).display().to_string();
-        let ours = [support::LANDSTRIP, "run", "-p", &file, "--"];
+        let ours = [support::LANDSTRIP, "run", support::ACCEPT, "-p", &file, "--"];
         line.splice(0..0, ours.map(str::to_owned));
     }
     let mut command = Command::new(&line[0]);

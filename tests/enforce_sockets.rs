@@ -387,7 +387,16 @@ fn a_run_inside_another_listens_nowhere() {
         std::fs::write(bed.root().join("inner.json"), inner).expect("write");
         let probe = support::probe().display().to_string();
         let policy = json!({"network": {"allowNetwork": true}});
-        let inner = [support::LANDSTRIP, "run", "-p", "{root}/inner.json", "--", &probe, listen];
+        let inner = [
+            support::LANDSTRIP,
+            "run",
+            support::ACCEPT,
+            "-p",
+            "{root}/inner.json",
+            "--",
+            &probe,
+            listen,
+        ];
         bed.launch(&policy, &[], &inner)
     };
     let (open, closed) =

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::have::{self, have};
-use support::{Bed, LANDSTRIP, Run, collect, finish, wait};
+use support::{ACCEPT, Bed, LANDSTRIP, Run, collect, finish, wait};
 
 /// Sets `$D` to the directory of this process's cgroup that has the controller `$1`, without starting
 /// a process: there may be no room for one.
@@ -181,7 +181,8 @@ fn the_run_ends_when_its_time_is_up() {
     let inner = bed.root().join("inner.json");
     std::fs::write(&inner, r#"{"limits":{"time":1}}"#).expect("a policy");
     let inner = inner.display().to_string();
-    let args = [LANDSTRIP, "run", "-p", &inner, "--", "/bin/sh", "-c", "while :; do :; done"];
+    let args =
+        [LANDSTRIP, "run", ACCEPT, "-p", &inner, "--", "/bin/sh", "-c", "while :; do :; done"];
     let run = bed.launch(&policy(json!({ "time": 60 })), &[], &args);
     assert_eq!(run.code, Some(128 + 9), "{run:?}");
     assert_eq!(reached(&reported(&run)), [("time", 1)], "{run:?}");

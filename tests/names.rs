@@ -458,6 +458,7 @@ mount --bind {{out}}/resolv.conf /etc/resolv.conf && {PYTHON} {{out}}/serve.py {
         "--",
         support::LANDSTRIP,
         "run",
+        support::ACCEPT,
         "--trap-fd",
         "3",
         "-p",

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 use support::attack::{Attack, Stage, attacks};
 use support::have::have;
-use support::{Bed, FORBIDDEN, LANDSTRIP, Run, without_namespaces};
+use support::{ACCEPT, Bed, FORBIDDEN, LANDSTRIP, Run, without_namespaces};
 
 const PYTHON: &str = "/usr/bin/python3";
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -525,7 +525,7 @@ while True:
     let bed = Bed::new(&[]);
     let policy = bed.policy(&with(json!({"hostPorts": [port]})));
     let mut command = bed.command(LANDSTRIP.as_ref());
-    command.args(["run", "--quiet", "-p"]).arg(policy).args(["--", PYTHON, "-c", &script]);
+    command.args(["run", ACCEPT, "--quiet", "-p"]).arg(policy).args(["--", PYTHON, "-c", &script]);
     let mut run = command.stdout(Stdio::piped()).spawn().expect("a run");
     let mut out = run.stdout.take().expect("its output");
     out.read_exact(&mut [0; 6]).expect("it is ready");
@@ -547,7 +547,12 @@ fn nothing_is_left_of_a_launcher_that_is_killed() {
     let bed = Bed::new(&[]);
     let policy = bed.policy(&with(json!({"hostPorts": [port], "allowLocalBinding": true})));
     let mut command = bed.command(LANDSTRIP.as_ref());
-    command.args(["run", "--quiet", "-p"]).arg(policy).args(["--", "sh", "-c", "echo; read x"]);
+    command.args(["run", ACCEPT, "--quiet", "-p"]).arg(policy).args([
+        "--",
+        "sh",
+        "-c",
+        "echo; read x",
+    ]);
     let (reader, writer) = std::io::pipe().expect("a pipe");
     command.stdin(Stdio::from(reader)).stdout(Stdio::piped());
     let mut run = command.spawn().expect("a run");
@@ -610,7 +615,7 @@ except OSError as e: print(e.errno)
     };
     assert_eq!(run(&["env"]), "None", "the control");
     let policy = policy.to_string_lossy().into_owned();
-    assert_eq!(run(&[LANDSTRIP, "run", "--quiet", "-p", &policy, "--"]), "13");
+    assert_eq!(run(&[LANDSTRIP, "run", ACCEPT, "--quiet", "-p", &policy, "--"]), "13");
 }
 
 /// The other end of a published port that is closed there is reset, as a port that nobody serves.

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Stdio};
 use std::time::Instant;
 use support::have::have;
-use support::{Bed, LANDSTRIP, PATIENCE, ends, probe, wait};
+use support::{ACCEPT, Bed, LANDSTRIP, PATIENCE, ends, probe, wait};
 
 fn policy() -> Value {
     json!({"filesystem": {"allowWrite": ["{in}"]}})
@@ -569,7 +569,7 @@ fn a_run_inside_a_run_is_held_by_both() {
     let run = bed.launch(
         &policy(),
         &[],
-        &[LANDSTRIP, "run", "-p", &inner, "--", "/bin/sh", "-c", script],
+        &[LANDSTRIP, "run", ACCEPT, "-p", &inner, "--", "/bin/sh", "-c", script],
     );
     assert_eq!(
         (run.code, run.lines.as_slice()),

@@ -60,7 +60,7 @@ fn run(bed: &Bed, runtime: &str, name: &str) -> Run {
     words.extend(["timeout", "--kill-after=2", "20", runtime]);
     let state = bed.root().join("state").display().to_string();
     if runtime == LANDSTRIP {
-        words.extend(["run", "--quiet"]);
+        words.extend(["run", support::ACCEPT, "--quiet"]);
     } else {
         words.extend(["--root", &state, "run", "-b"]);
     }

@@ -6,7 +6,7 @@ mod support;
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::json;
 use support::pty::Terminal;
-use support::{Bed, LANDSTRIP};
+use support::{ACCEPT, Bed, LANDSTRIP};
 
 #[test]
 fn control_c_reaches_the_program() {
@@ -76,7 +76,7 @@ fn a_shell_stops_and_continues_the_run() {
     let mut terminal = Terminal::start(&bed, &["/bin/bash", "--norc", "--noprofile", "-i"]);
     terminal.expect("prompt> ");
     let script = "echo ready-$((40 + 2)); while read line; do echo got-$line; done";
-    terminal.write(&format!("{LANDSTRIP} run -p {policy} -- sh -c '{script}'\n"));
+    terminal.write(&format!("{LANDSTRIP} run {ACCEPT} -p {policy} -- sh -c '{script}'\n"));
     terminal.expect("ready-42");
     terminal.write("\x1a");
     terminal.expect("Stopped");
@@ -100,7 +100,7 @@ fn a_shell_stops_and_continues_the_run() {
     terminal.write("echo status-$?\n");
     terminal.expect("status-130");
     // In the background it runs on, and reading stops it.
-    terminal.write(&format!("{LANDSTRIP} run -p {policy} -- sh -c 'echo back-$((40 + 2)); exit 7' & wait $!; echo status-$?\n"));
+    terminal.write(&format!("{LANDSTRIP} run {ACCEPT} -p {policy} -- sh -c 'echo back-$((40 + 2)); exit 7' & wait $!; echo status-$?\n"));
     terminal.expect("back-42");
     terminal.expect("status-7");
     terminal.write("exit\n");

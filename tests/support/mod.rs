@@ -35,6 +35,10 @@ use std::time::Duration;
 /// The program under test.
 pub const LANDSTRIP: &str = env!("CARGO_BIN_EXE_landstrip");
 
+/// An option of `run`: what Landlock cannot hold before Linux 6.12, or inside another run before 6.7, refuses no
+/// run of a test. A test about it needs `landlock6`.
+pub const ACCEPT: &str = "--accept=signals,nested";
+
 /// How long anything may take before it counts as hung. It is for a machine that is busy with something else.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -178,7 +182,7 @@ impl Bed {
         if !spawn.iter().any(|o| o.starts_with('3')) {
             command.arg(self.fill("3>{root}/traps"));
         }
-        command.args(["--", LANDSTRIP, "run", "--trap-fd", "3", "-p"]);
+        command.args(["--", LANDSTRIP, "run", ACCEPT, "--trap-fd", "3", "-p"]);
         command.arg(self.policy(policy)).args(&ours).arg("--");
         command.args(program.iter().map(|a| self.fill(a)));
         command

@@ -1,6 +1,6 @@
 //! Programs on a terminal of their own.
 
-use super::{Bed, LANDSTRIP, PATIENCE, probe, wait};
+use super::{ACCEPT, Bed, LANDSTRIP, PATIENCE, probe, wait};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
@@ -35,7 +35,10 @@ impl Terminal {
     pub fn sandboxed(bed: &Bed, script: &str) -> Terminal {
         let policy = bed.policy(&json!({"filesystem": {"allowWrite": ["{in}"]}}));
         let policy = policy.display().to_string();
-        Terminal::start(bed, &[LANDSTRIP, "run", "-p", &policy, "--", "/bin/sh", "-c", script])
+        Terminal::start(
+            bed,
+            &[LANDSTRIP, "run", ACCEPT, "-p", &policy, "--", "/bin/sh", "-c", script],
+        )
     }
 
     /// Types.
