@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 DESTDIR ?=
 SECONDS_EACH ?= 60
+VM_TESTS ?= enforce_kernel enforce_net enforce_read enforce_sockets enforce_write posix
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Asked for once, and only by who needs it: it may install the target.
 TRIPLE = $(eval TRIPLE := $(shell tools/target.sh))$(TRIPLE)
@@ -16,7 +17,7 @@ BIN = $(OUT)/landstrip
 PACKED := -C link-arg=-Wl,-z,pack-relative-relocs
 SHARE := $(TARGET)/share
 
-.PHONY: help run build check check-macos check-windows test integration fuzz bench man schema install
+.PHONY: help run build check check-macos check-windows test test-vm integration fuzz bench man schema install
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 13
@@ -49,6 +50,10 @@ check-windows: ## Compile, lint and link for Windows, and test under wine (on De
 test: ## Set up, and run every test (as root: again as an ordinary user)
 	@tools/deps.sh $(TEST_PACKAGES)
 	@tools/test.sh
+
+test-vm: ## Run tests (VM_TESTS) on an older kernel (VM_SUITE), in an emulated machine, as root
+	@tools/deps.sh $(VM_PACKAGES)
+	@VM_SYSTEM="$(strip $(VM_SYSTEM))" tools/test-vm.sh $(VM_SUITE) $(VM_TESTS)
 
 integration: build ## Run containers under podman and containerd, as root
 	@tools/deps.sh $(ENGINE_PACKAGES)
