@@ -70,7 +70,7 @@ fn namespaces_and_mounts_are_closed() {
                 .needs(&["userns"]),
             at("open_tree_attr", "open_tree_attr AT_FDCWD \"{in} OPEN_TREE_CLONE 0 0")
                 .control(TMPFS)
-                .needs(&["userns"]),
+                .needs(&["userns", "open_tree_attr"]),
             at("move_mount", "move_mount 99 \" AT_FDCWD \"{in} MOVE_MOUNT_F_EMPTY_PATH")
                 .control(MOUNTS)
                 .needs(&["userns"])

@@ -53,6 +53,9 @@ fn present(name: &str) -> bool {
         "xattrat" => works(&["put {in}/x x", "setxattrat AT_FDCWD \"{in}/x 0 \"user.a xa:v 16"]),
         "file_setattr" => works(&["put {in}/x x", "file_setattr AT_FDCWD \"{in}/x buf:24 24 0"]),
         "fchmodat2" => works(&["put {in}/x x", "fchmodat2 AT_FDCWD \"{in}/x 0600 0"]),
+        "open_tree_attr" => {
+            Bed::new(&[]).bare(&["open_tree_attr AT_FDCWD \"{in} 0 0 0"]).last() != "ENOSYS"
+        }
         "whiteout" => works(&[
             "put {in}/x x",
             "renameat2 AT_FDCWD \"{in}/x AT_FDCWD \"{in}/y RENAME_WHITEOUT",
