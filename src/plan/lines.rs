@@ -112,6 +112,13 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
         }
         add(SIGNALS, &message, None, true);
     }
+    if (OLDEST_ABI..SCOPED_ABI).contains(&host.landlock_abi)
+        && let Some(all) = policy.network.allow_all_unix_sockets.as_ref().filter(|all| all.value)
+    {
+        let message = "Landlock before ABI 6 (Linux 6.12) cannot keep abstract sockets inside: a datagram \
+            socket, which this line opens, sends to those of processes outside";
+        add("unix-sockets", message, Some(&all.origin), true);
+    }
     if host.landlock_abi < TCP_ABI && !policy.network.allow_network && host.nested {
         let message = "inside another run no internet socket is made, but one that is handed in is held by \
             Landlock alone, which needs ABI 4 (Linux 6.7): the outer run decides what it connects to";

@@ -107,6 +107,21 @@ fn an_older_landlock_leaves_truncation_and_tcp_to_the_broker() {
 }
 
 #[test]
+fn an_older_landlock_does_not_keep_abstract_sockets_from_datagrams() {
+    let policy = r#"{"network":{"allowAllUnixSockets":true}}"#;
+    for landlock_abi in OLDEST_ABI..=SCOPED_ABI {
+        let mut plan = planned_on(HostSupport { landlock_abi, ..HOST }, policy);
+        // A pid namespace has nothing to do with it.
+        plan.in_own_pids();
+        let found: Vec<_> = (plan.shortfalls.iter())
+            .map(|shortfall| (shortfall.name, shortfall.origin.as_ref().unwrap().line))
+            .collect();
+        let expected = if landlock_abi < SCOPED_ABI { vec![("unix-sockets", 1)] } else { vec![] };
+        assert_eq!(found, expected, "{landlock_abi}");
+    }
+}
+
+#[test]
 fn an_older_landlock_is_enough_for_signals_in_a_container() {
     let mut plan = planned_on(HostSupport { landlock_abi: OLDEST_ABI, ..HOST }, "{}");
     plan.in_own_pids();

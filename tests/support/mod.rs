@@ -37,7 +37,7 @@ pub const LANDSTRIP: &str = env!("CARGO_BIN_EXE_landstrip");
 
 /// An option of `run`: what Landlock cannot hold before Linux 6.12, or inside another run before 6.7, refuses no
 /// run of a test. A test about it needs `landlock6`.
-pub const ACCEPT: &str = "--accept=signals,nested";
+pub const ACCEPT: &str = "--accept=signals,nested,unix-sockets";
 
 /// How long anything may take before it counts as hung. It is for a machine that is busy with something else.
 pub const PATIENCE: Duration = Duration::from_secs(120);
