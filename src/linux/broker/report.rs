@@ -254,7 +254,6 @@ impl<'a> Refusal<'a> {
     }
 }
 
-/// `rule` as records refer to it.
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
