@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Usage: check-macos.sh ZIG CARGO_ZIGBUILD - type-checks and lints for macOS on both processors, and links for
-# Apple's, without a Mac: with Debian's compiler, which comes with the sources of the standard library, and
-# these versions of Zig's linker, which knows what the system's libraries export. Apart from what the other
-# targets of make build.
+# Usage: check-macos.sh ZIG CARGO_ZIGBUILD - lints and links for macOS, without a Mac: with Debian's compiler, which
+# comes with the sources of the standard library, and these versions of Zig's linker, which knows what the system's
+# libraries export. For Apple's processors: nothing in what is ours for macOS depends on them. Apart from what the
+# other targets of make build.
 set -euo pipefail
 
 target=${CARGO_TARGET_DIR:-target}/macos
@@ -17,17 +17,16 @@ if [ ! -d "$zig" ]; then
 fi
 
 # rustup has programs of the same names: first in PATH, and before PATH where cargo looks for clippy.
-for_macos() { # TRIPLE PROGRAM COMMAND ARG...
-    env PATH=/usr/bin:/bin RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$target" \
+triple=aarch64-apple-darwin
+for_macos() { # PROGRAM COMMAND ARG...
+    env PATH=/usr/bin:/bin RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$target" CARGO_PROFILE_DEV_DEBUG=0 \
         CARGO_ZIGBUILD_ZIG_PATH="$zig/ziglang/zig" CARGO_ZIGBUILD_CACHE_DIR="$target/cache" \
         ZIG_GLOBAL_CACHE_DIR="$target/cache" \
-        "$2" "$3" --locked -Zbuild-std=std,panic_abort -Zpanic-abort-tests --target "$1" --bins "${@:4}"
+        "$1" "$2" --locked -Zbuild-std=std,panic_abort -Zpanic-abort-tests --target "$triple" --bins "${@:3}"
 }
-for triple in aarch64-apple-darwin x86_64-apple-darwin; do
-    for_macos "$triple" cargo-clippy clippy --test platforms -- -D warnings
-done
-for_macos aarch64-apple-darwin "$zig/bin/cargo-zigbuild" zigbuild
-file=$target/aarch64-apple-darwin/debug/landstrip
+for_macos cargo-clippy clippy --test platforms -- -D warnings
+for_macos "$zig/bin/cargo-zigbuild" zigbuild
+file=$target/$triple/debug/landstrip
 # MH_MAGIC_64, as it is stored.
 if [ "$(od -An -tx4 -N4 "$file" | tr -d ' ')" != feedfacf ]; then
     echo "check-macos: $file is no program for macOS" >&2
