@@ -209,8 +209,9 @@ fn a_million_names_are_few_entries() {
 #[test]
 fn names_without_pattern_are_told_and_not_listed() {
     let mut notes = Notes::new(Places::new(CWD, HOME, Decider::new(&guard())), Daemons::default());
+    // No policy that ships names one of these.
     let letters = |n: u32| {
-        format!("{HOME}/{}{}", (b'a' + (n / 26) as u8) as char, (b'a' + (n % 26) as u8) as char)
+        format!("{HOME}/{}{}", (b'A' + (n / 26) as u8) as char, (b'a' + (n % 26) as u8) as char)
     };
     for n in 0..600 {
         notes.wrote(letters(n).as_bytes(), Change::MadeFile, "tool");
