@@ -19,7 +19,7 @@ fi
 # rustup has programs of the same names: first in PATH, and before PATH where cargo looks for clippy.
 triple=aarch64-apple-darwin
 for_macos() { # PROGRAM COMMAND ARG...
-    env PATH=/usr/bin:/bin RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$target" CARGO_PROFILE_DEV_DEBUG=0 \
+    env PATH=/usr/bin:/bin RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$target" \
         CARGO_ZIGBUILD_ZIG_PATH="$zig/ziglang/zig" CARGO_ZIGBUILD_CACHE_DIR="$target/cache" \
         ZIG_GLOBAL_CACHE_DIR="$target/cache" \
         "$1" "$2" --locked -Zbuild-std=std,panic_abort -Zpanic-abort-tests --target "$triple" --bins "${@:3}"

@@ -8,7 +8,7 @@ target=${CARGO_TARGET_DIR:-target}/windows
 triple=x86_64-pc-windows-gnu
 # rustup has programs of the same names: first in PATH, and before PATH where cargo looks for clippy.
 for_windows() {
-    env PATH=/usr/bin:/bin RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$target" CARGO_PROFILE_DEV_DEBUG=0 \
+    env PATH=/usr/bin:/bin RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$target" \
         CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine \
         "$1" "$2" --locked -Zbuild-std=std,panic_abort -Zpanic-abort-tests --target "$triple" "${@:3}"
 }
