@@ -5,7 +5,8 @@
 //! that it was about the right object. What is not that simple is left to [`super::open`], which pins
 //! the object first: links, `..`, devices, what procfs shows, and every error that needs care.
 
-use super::open::{Request, is_device};
+use super::device::is_device;
+use super::open::Request;
 use super::resolve::{Base, Last, Spot, file_type, goes_up, normalize, spot};
 use super::task::Task;
 use super::{Answer, Errno};

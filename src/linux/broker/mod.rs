@@ -10,6 +10,7 @@ mod asked;
 mod attributes;
 mod controls;
 mod deep;
+mod device;
 mod diag;
 mod direct;
 mod due;

@@ -2,19 +2,16 @@
 
 use super::direct::Made;
 use super::names::{NEEDS_DIRECTORY, NO_SETID};
-use super::pool;
 use super::report::Refusal;
 use super::resolve::{Last, Object, Spot, file_type, goes_up, normalize};
 use super::task::Task;
 use super::text::is_name;
 use super::{Answer, Errno};
-use crate::linux::sys::restrict_self;
-use crate::linux::{how, landlock};
-use crate::policy::{Access, Pattern, Rule, Verdict};
+use crate::linux::how;
+use crate::policy::{Access, Verdict};
 use crate::trap::errno;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use std::os::fd::{AsFd, OwnedFd};
-use std::thread;
 
 /// An open as it was asked for.
 pub(super) struct Request {
@@ -260,35 +257,6 @@ impl Task<'_> {
         }
     }
 
-    /// The same for what the object is: a disk, or a terminal of somebody else.
-    fn guarded_device<'a>(
-        &self,
-        request: &'a Request,
-        object: &Object,
-        path: &'a [u8],
-    ) -> Result<Option<Refusal<'a>>, Errno> {
-        let broker = self.broker;
-        if broker.reads
-            && request.wants().contains(&Access::Read)
-            && file_type(&rustix::fs::fstat(&object.fd)?) == FileType::BlockDevice
-            && !names(&broker.decide(Access::Read, path), path)
-        {
-            let refusal = Refusal::new(Access::Read, path, &request.path, None);
-            let why =
-                "a disk shows every file: only an entry in allowRead with its own path opens it";
-            return Ok(Some(refusal.because(why)));
-        }
-        let is_foreign = || match self.controlling_terminal(&rustix::fs::fstat(&object.fd)?)? {
-            Some(terminal) => self.is_taken_terminal(&terminal),
-            None => self.is_foreign_terminal(object),
-        };
-        if request.writes() && is_foreign()? {
-            let refusal = Refusal::new(Access::Write, path, &request.path, None);
-            return Ok(Some(refusal.because("the run did not make this terminal")));
-        }
-        Ok(None)
-    }
-
     /// The same for the name that it has.
     fn guarded_name<'a>(
         &'a self,
@@ -327,43 +295,6 @@ impl Task<'_> {
             false => self.open_waiting(object, file_type(&stat), request.flags)?,
         };
         Ok(Answer::Descriptor(fd, request.cloexec()))
-    }
-
-    /// Whether the object is a device that may be read, and not written: ioctl(2) changes it, or makes something by it,
-    /// whichever way it was opened.
-    fn is_to_look_at(
-        &self,
-        request: &Request,
-        object: &Object,
-        stat: &Stat,
-    ) -> Result<bool, Errno> {
-        let given = (stat.st_dev, stat.st_ino, Access::Write);
-        if !is_device(stat) || request.writes() || self.broker.inherited.contains(&given) {
-            return Ok(false);
-        }
-        let verdict = self.decide(Access::Write, object.named()?);
-        Ok(!verdict.is_allowed()
-            || self.is_closed_control(object.fd.as_fd(), &verdict)
-            || self.is_foreign_terminal(object)?)
-    }
-
-    /// Opens a device so that the descriptor does not control it. What a descriptor may do goes by the domain that it was
-    /// opened in: so by one around a thread that does nothing else. Nobody interrupts that one, so it waits for nothing.
-    fn open_without_control(&self, object: &Object, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let (broker, fd) = (self.broker, object.fd.as_fd());
-        let open = move || {
-            let ruleset = landlock::no_device_control().map_err(|_| Errno::ACCESS)?;
-            if let Some(ruleset) = ruleset {
-                restrict_self(ruleset.as_fd())?;
-            }
-            broker.reopen(fd, flags | OFlags::NONBLOCK)
-        };
-        let file = thread::scope(|scope| {
-            let opens = thread::Builder::new().stack_size(pool::STACK).spawn_scoped(scope, open);
-            opens.map_err(|_| Errno::AGAIN)?.join().unwrap_or(Err(Errno::IO))
-        })?;
-        rustix::fs::fcntl_setfl(&file, flags)?;
-        Ok(file)
     }
 
     /// Opens an object for real, which takes as long as the other end of a FIFO, or who holds a lease on a
@@ -600,17 +531,6 @@ impl Task<'_> {
     fn sticky_link(&self, spot: &Spot, link: &Stat) -> Result<(), Errno> {
         super::resolve::sticky_link(self.broker, spot.dir.as_fd(), link)
     }
-}
-
-/// Whether the verdict comes from a rule about exactly this path.
-fn names(verdict: &Verdict<'_>, path: &[u8]) -> bool {
-    let names = |rule: &Rule| matches!(&rule.pattern, Pattern::Subtree(p) if p.as_bytes() == path);
-    verdict.rule().is_some_and(names)
-}
-
-/// Whether this is a device, whose descriptors take requests of its driver's.
-pub(super) fn is_device(stat: &Stat) -> bool {
-    matches!(file_type(stat), FileType::CharacterDevice | FileType::BlockDevice)
 }
 
 /// The access mode's bits; `O_ACCMODE` is another value in musl.
