@@ -1,5 +1,6 @@
 //! Programs that find hosts by name and know no proxy, and where their connections come out.
 
+use super::have::have;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -120,3 +121,29 @@ def tcp(*qs):
         out.append(s.recv(n, socket.MSG_WAITALL))
     return out
 "#;
+
+/// Put after [`ASK`]: asks about `listed.example` of whichever name server, in whichever way.
+pub const ANYWHERE: &str = r#"
+q = question(b'listed.example')
+for server in ('203.0.113.53', 53), ('127.0.0.53', 53), ('10.255.255.53', 53):
+    print(show(udp(q, server)), show(udp(q, server, connect=False)))
+if socket.has_ipv6:
+    for server in ('2001:db8::53', 53), ('::1', 53):
+        for connect in True, False:
+            try: print(show(udp(q, server, socket.AF_INET6, connect)))
+            except OSError as e: print(e.errno)
+print([show(a) for a in tcp(q, question(b'other.example'))])
+"#;
+
+/// The address that stands for the name which is asked about first, as [`ASK`] shows it.
+pub const FIRST: &str = "0 1 198.18.0.1";
+
+/// What [`ANYWHERE`] prints.
+pub fn answered_anywhere() -> Vec<String> {
+    let mut lines = vec![format!("{FIRST} {FIRST}"); 3];
+    if have("questions by IPv6", &["ipv6"]) {
+        lines.extend([FIRST; 4].map(str::to_owned));
+    }
+    lines.push(format!("['{FIRST}', '3 0']"));
+    lines
+}
