@@ -60,6 +60,16 @@ cri() { /usr/bin/python3 "$here/cri.py" /run/containerd.sock "$@"; }
 export -f run start fenced over is cri soon pty
 export place image here
 
+clean() {
+    local space
+    for space in landstrip-test k8s.io; do
+        ctr -n "$space" task ls -q | xargs -r ctr -n "$space" task rm -f
+        ctr -n "$space" container ls -q | xargs -r ctr -n "$space" container rm
+    done
+    # containerd keeps the names of pods by itself.
+    [ ! -s "${pod:-}" ] || { cri stop-pod "$(cat "$pod")" && cri rm-pod "$(cat "$pod")"; } || true
+} >/dev/null 2>&1
+
 # All checks, with a runtime.
 pass() { # NAME
     name=$1 handler=${1%-oci} binary=$1 results=$place/results.$1
@@ -67,7 +77,7 @@ pass() { # NAME
     export binary handler results
     : > "$results"
     for topic in ctr cri; do
-        . "$here/$topic.sh"
+        checks "$here/$topic.sh" clean
     done
 }
 pass landstrip-oci

@@ -50,14 +50,17 @@ run "$image" true >"$home/why" 2>&1 || {
 podman info -f '{{.Host.CgroupsVersion}}' > "$home/cgroups"
 v1() { grep -q v1 "$home/cgroups"; }
 
+clean() {
+    podman pod rm -a -f -t 0
+    podman rm -a -f -t 0
+    podman volume rm -a -f
+    podman network prune -f
+} >/dev/null 2>&1
 all=("$@")
 [ $# -gt 0 ] || all=(basic lifecycle exec limits files users fences network pods build policy hosts)
 for topic in "${all[@]}"; do
     topic=$who/$topic
-    . "$here/topics/${topic#*/}.sh"
-    podman pod rm -a -f -t 0 >/dev/null 2>&1
-    podman rm -a -f -t 0 >/dev/null 2>&1
-    podman volume rm -a -f >/dev/null 2>&1
+    checks "$here/topics/${topic#*/}.sh" clean
 done
 topic=$who/end
 check 'nothing is left' '^0 0$' 'echo $(podman ps -aq | wc -l) $(find /run/landstrip "$XDG_RUNTIME_DIR/landstrip" -mindepth 1 2>/dev/null | wc -l)'

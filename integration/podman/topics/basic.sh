@@ -5,7 +5,7 @@ check 'killed by a signal' '^137$' 'run --init $image sh -c "kill -9 \$\$" || ec
 check 'standard input' '^typed$' 'echo typed | run -i $image cat'
 check 'both outputs' '^out$' 'run $image sh -c "echo out; echo err >&2" 2>"$home/err" && grep -qx err "$home/err"'
 check 'a terminal' '^/dev/pts/0$' 'run -t $image tty'
-check 'a terminal and input' '^30 90$' 'pty "stty rows 30 cols 90; podman run --rm -it --network none $image stty size"'
+check 'a terminal and input' '^30 90$' 'pty "stty rows 30 cols 90; podman run --rm -it --network none $image sh -c \"\$sized\""'
 check 'no such program' '^127$' 'run $image /nowhere 2>/dev/null || echo $?'
 check 'no such name' 'executable file not found in' '! run $image nowhere'
 check 'not executable' '^126$' 'run $image /etc 2>/dev/null || echo $?'
