@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use support::have::have;
-use support::net::outside_addresses;
+use support::net::{answering, outside_addresses};
 
 /// A directory that holds a home, a start directory, and what lies outside of both.
 struct Lab {
@@ -432,6 +432,68 @@ fn servers_of_others_are_learned_one_by_one() {
         assert_eq!((&again.stdout, again.stderr.as_str()), (&bare.stdout, ""), "{what}");
         assert!(!run(&["-p", &base]).stderr.is_empty(), "{what}: it was learned for nothing");
     }
+}
+
+/// Programs that heed a proxy say which hosts they reach, whether or not those can be looked up.
+#[test]
+fn names_are_learned() {
+    if !have("names that are learned", &["cmd:curl", "cmd:bash"]) {
+        return;
+    }
+    let lab = Lab::new();
+    // The proxy of this host, which answers for every other one.
+    let proxy = format!("http://127.0.0.1:{}", answering("far away"));
+    let local = answering("at home");
+    let call = |args: &[&str]| {
+        let mut command = lab.command(args[0], &args[1..]);
+        command.env("http_proxy", &proxy).env("https_proxy", &proxy);
+        finish(command, b"")
+    };
+    let far = "curl -sS http://a.far.example/ http://b.far.example:8080/";
+    let home = format!(
+        "[ $http_proxy != {proxy} ] || unset http_proxy
+        curl -sS --noproxy '' http://localhost:{local}/ http://127.0.0.1:{local}/"
+    );
+    let learned = lab.text("p.json");
+    for (script, network) in [
+        (
+            far,
+            json!({"allowNetwork": false, "allowedDomains": ["a.far.example:80", "b.far.example:8080"]}),
+        ),
+        (&home, json!({"allowNetwork": false, "hostPorts": [local]})),
+        // What goes there without one has no name.
+        (
+            &format!("{far}; timeout 1 bash -c ': < /dev/tcp/192.0.2.1/9'; :"),
+            json!({"allowNetwork": true}),
+        ),
+    ] {
+        let program = ["bash", "-c", script];
+        let bare = call(&program);
+        assert!(bare.stdout.contains("far away") || bare.stdout.contains("at home"), "{bare:#?}");
+        let answer =
+            call(&[&[LANDSTRIP, "learn", "--force", "-o", &learned, "--"], &program[..]].concat());
+        assert_eq!(answer.stdout, bare.stdout, "{script}: {answer:#?}");
+        assert_eq!(lab.policy("p.json")["network"], network, "{script}: {answer:#?}");
+        let run = call(&[&[LANDSTRIP, "run", "-p", &learned, "--"], &program[..]].concat());
+        assert_eq!(run.stdout, bare.stdout, "{script}: {run:#?}");
+    }
+    // The control: it was not learned for nothing.
+    std::fs::write(lab.path("none.json"), r#"{"network": {"allowedDomains": []}}"#).unwrap();
+    let none = lab.text("none.json");
+    let run = call(&[LANDSTRIP, "run", "-p", &none, "--", "bash", "-c", far]);
+    assert!(
+        !run.stdout.contains("far away") && run.stderr.contains("a.far.example:80"),
+        "{run:#?}"
+    );
+    // What a policy before it lists is not learned again.
+    std::fs::write(lab.path("base.json"), r#"{"network": {"allowedDomains": ["a.far.example"]}}"#)
+        .unwrap();
+    let base = lab.text("base.json");
+    let learn =
+        [LANDSTRIP, "learn", "--force", "-p", &base, "-o", &learned, "--", "bash", "-c", far];
+    let answer = call(&learn);
+    let network = json!({"allowedDomains": ["b.far.example:8080"]});
+    assert_eq!(lab.policy("p.json")["network"], network, "{answer:#?}");
 }
 
 /// A port is the run's own also where its client came first.

@@ -30,8 +30,8 @@ mod linux {
     const OWN: &str = "learn";
 
     /// What is said where the network as a whole is granted.
-    const WHOLE_NETWORK: &str = "learn: allowNetwork opens every host: to have hosts listed, learn with a policy \
-        before it (-p) that has {\"network\": {\"allowedDomains\": []}}\n";
+    const WHOLE_NETWORK: &str = "learn: allowNetwork opens every host, since not all was reached by the proxy: to have \
+        hosts listed, learn with a policy before it (-p) that has {\"network\": {\"allowedDomains\": []}}\n";
 
     /// Runs it and returns its exit code; the policy is written whatever that is.
     ///

@@ -144,6 +144,8 @@ pub struct Notes {
     /// A name was looked up.
     names: bool,
     sockets: BTreeMap<&'static str, Evidence>,
+    /// Hosts with a port, as the proxy was asked for them.
+    named: BTreeMap<String, Evidence>,
     /// What was connected to.
     connected: BTreeMap<SocketAddr, Evidence>,
     /// Where datagrams went that are no questions about names.
@@ -211,6 +213,7 @@ impl Notes {
             lists: false,
             names: false,
             sockets: BTreeMap::new(),
+            named: BTreeMap::new(),
             connected: BTreeMap::new(),
             datagrams: BTreeMap::new(),
             bound: BTreeSet::new(),
@@ -320,6 +323,15 @@ impl Notes {
         }
     }
 
+    /// The program `by` asked the proxy for `host`, a name with a port.
+    pub fn named(&mut self, host: &str, by: &str) {
+        if self.named.len() < MOST_KEPT || self.named.contains_key(host) {
+            self.named.entry(host.to_owned()).or_default().add(host, by);
+        } else {
+            self.omitted += 1;
+        }
+    }
+
     /// The run bound `port`, so that a server there is its own.
     pub fn bound(&mut self, port: u16) {
         self.bound.insert(port);
@@ -330,6 +342,13 @@ impl Notes {
     fn connections(&mut self) -> (BTreeMap<u16, Evidence>, BTreeMap<String, Evidence>) {
         let (mut ports, mut hosts) =
             (BTreeMap::<_, Evidence>::new(), BTreeMap::<_, Evidence>::new());
+        for (host, evidence) in take(&mut self.named) {
+            if hosts.len() < MOST_ENTRIES {
+                hosts.insert(host, evidence);
+            } else {
+                self.refused.entry((host, Why::TooMany)).or_default().merge(evidence);
+            }
+        }
         let connected = take(&mut self.connected);
         for (to, evidence) in take(&mut self.datagrams) {
             // Where getaddrinfo(3) asks for the way to an address, which is no use of it.

@@ -387,7 +387,7 @@ fn join(guest: Guest, program: &Program, settled: &Settled) -> Error {
         };
         let temporary = given.temporary.filter(|path| usable(path).is_ok());
         let env = launch::with_temporary(env, temporary.as_deref());
-        Ok(environment::with_proxy(env, given.proxy))
+        Ok(environment::with_proxy(env, given.proxy, true))
     };
     match enter() {
         Ok(env) => program.execute_under_policy(settled, env),

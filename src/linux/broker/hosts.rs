@@ -6,7 +6,7 @@ use super::report::process_of;
 use super::task::Task;
 use super::{Answer, Broker, Errno};
 use crate::linux::namespace::Namespace;
-use crate::linux::net::channel::{Client, Control, DNS, Purpose, Refused, Said};
+use crate::linux::net::channel::{Client, Control, DNS, Purpose, Reached, Refused, Said};
 use crate::policy::endpoint::{Line, Reach, Value, has_host_ports, reach};
 use crate::policy::hosts::synthetic;
 use crate::policy::{Closed, Use};
@@ -67,7 +67,7 @@ impl Broker {
         let (ip, port) = (to.ip().to_canonical(), to.port());
         let own = ip == Ipv4Addr::LOCALHOST && port == control.port()
             || ip == Ipv6Addr::LOCALHOST && Some(port) == control.port_of_six();
-        if own && self.endpoints.lists_hosts() {
+        if own && (self.endpoints.lists_hosts() || self.learner.is_some()) {
             return Some((control, Purpose::Proxy));
         }
         let purpose = match self.endpoints.listed(ip, port) {
@@ -88,6 +88,12 @@ impl Broker {
     fn heard(&self, control: &Control, said: Said) {
         let (question, refused) = match said {
             Said::Refused(refused) => return self.reporter.record(&self.denial_by_proxy(refused)),
+            Said::Reached(Reached { task, host, port }) => {
+                if let Some(learner) = &self.learner {
+                    learner.reached(&host, port, &process_of(&self.proc, task));
+                }
+                return;
+            }
             Said::Asked(question, refused) => (question, refused),
             Said::Over(question) => {
                 if let Some(queries) = &self.queries {

@@ -9,11 +9,13 @@ use super::{Answer, Errno};
 use crate::learn::{Change, Endpoint, Notes, Socket, Why};
 use crate::linux::sys::memory;
 use crate::policy::endpoint::{Reach, reach};
-use crate::policy::{Access, Decider, Endpoints, Use};
+use crate::policy::hosts::LOCALHOST;
+use crate::policy::{Access, Decider, Endpoints, Host, Use};
 use crate::trap::{Adviser, Denial, Kind, Operation, Process};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -161,7 +163,11 @@ impl Learner {
     }
 
     fn used(&self, task: &Task<'_>, socket: &Socket) {
-        if self.is_open(socket) {
+        // What goes to the proxy, that tells of.
+        let to_proxy = |to: &SocketAddr| task.broker.by_proxy(*to).is_some();
+        if self.is_open(socket)
+            || matches!(socket, Socket::Connect(Endpoint::Internet(to)) if to_proxy(to))
+        {
             return;
         }
         let endpoints = &task.broker.endpoints;
@@ -181,6 +187,25 @@ impl Learner {
             return;
         }
         lock(&self.notes).used(socket, program(&task.process()));
+    }
+
+    /// The proxy was asked for `host` at `port` by a process. This host itself is what would be connected to without it.
+    pub(super) fn reached(&self, host: &str, port: u16, by: &Process) {
+        let Ok(host) = Host::parse(host) else { return };
+        if self.endpoints.name(&host, Some(port)).is_open() {
+            return;
+        }
+        let address = match &host {
+            Host::Address(address) => Some(*address),
+            Host::Name(_) if host.is_local_name() => Some(LOCALHOST[0]),
+            Host::Name(_) => None,
+        };
+        let mut notes = lock(&self.notes);
+        match address.map(|address| Socket::Connect(Endpoint::Internet((address, port).into()))) {
+            Some(socket) if self.is_open(&socket) => {}
+            Some(socket) => notes.used(&socket, program(by)),
+            None => notes.named(&host.with_port(port), program(by)),
+        }
     }
 
     /// Writes down what a call on a socket uses, and lets the kernel run what is notified for this

@@ -11,12 +11,13 @@ use super::broker::{self, Broker, Config, Desk, Given, Learner, Queries, Reporte
 use super::filter::{self, Options};
 use super::limits::Ceilings;
 use super::net::container::{Outside, Served};
+use super::net::{self, Unlisted};
 use super::oom::Score;
 use super::supervise::{Ending, Signals};
 use super::sys::seccomp::Instruction;
 use super::sys::spawn::{CStrings, Launch};
 use super::sys::{Errno, identity, probe, signals};
-use super::{cgroup, host, inherited, landlock, namespace, net};
+use super::{cgroup, host, inherited, landlock, namespace};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
 use crate::learn::Notes;
@@ -168,6 +169,7 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     if plan.broker && plan.network && job.inside.is_none() {
         namespace::check_proxies(&plan.policy.network)?;
     }
+    let learn = job.learn.is_some();
     let made = namespace.filter(|_| plan.namespace);
     let outside = job.inside.as_mut().and_then(|inside| inside.outside.take());
     let own_network = outside.as_ref().map_or(Ok(None), Outside::left_for)?;
@@ -176,7 +178,12 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     let (namespace, names, network) = match served {
         // In a container where the operator opens no host: what else may list some reaches what that does.
         None => {
-            let (namespace, network) = serve_network(&plan, made, &env, queries.is_some())?;
+            let unlisted = match (&queries, learn) {
+                (_, true) => Unlisted::Learned,
+                (Some(_), _) => Unlisted::Asked,
+                (None, _) => Unlisted::Refused,
+            };
+            let (namespace, network) = serve_network(&plan, made, &env, unlisted)?;
             (namespace, None, network)
         }
         Some(Served { network, names }) => (None, names, Some(network)),
@@ -184,9 +191,8 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     if let Some(network) = &network {
         plan.outer.ports.extend(network.control().ports());
     }
-    let proxy = network.as_ref().and_then(|network| told_of(&plan, network));
-    let env = net::environment::with_proxy(env, proxy);
-    let learn = job.learn.is_some();
+    let proxy = network.as_ref().and_then(|network| told_of(&plan, network, learn));
+    let env = net::environment::with_proxy(env, proxy, !learn);
     let learner = job.learn.map(|learning| learner(learning, &mut plan, temporary_path.as_deref()));
     let learner = learner.transpose()?;
 

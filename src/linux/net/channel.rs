@@ -74,11 +74,24 @@ pub struct Refused {
     pub unlisted: bool,
 }
 
+/// A connection to a host that no entry is about, for who learns from the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reached {
+    /// The thread that asked.
+    pub task: i32,
+    /// The host, as policies write it.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
 /// What the helper says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Said {
     /// Something was refused.
     Refused(Refused),
+    /// A host was reached.
+    Reached(Reached),
     /// This would be refused: is it to be allowed after all? The number is that of the question.
     Asked(u64, Refused),
     /// Nobody waits for the answer to this question any more.
@@ -303,6 +316,11 @@ impl Channel {
     /// Tells of a refusal. One that finds no room is lost: the program is refused all the same.
     pub fn tell(&self, refused: Refused) {
         self.say(&Said::Refused(refused));
+    }
+
+    /// Tells of a host. What finds no room is lost, and so not learned.
+    pub fn tell_of(&self, reached: Reached) {
+        self.say(&Said::Reached(reached));
     }
 
     /// Asks whether what would be refused is to be allowed after all, for as long as this is waited for. Where

@@ -81,7 +81,7 @@ impl Outside {
         let needed = !network.allow_network && (hosts.is_some() || !ports.is_empty());
         let names = hosts.is_some();
         let domains = || -> Result<Domains, Failure> {
-            let domains = hosts.map(|hosts| Domains::new(hosts, env, false)).transpose()?;
+            let domains = hosts.map(|hosts| Domains::new(hosts, env)).transpose()?;
             Ok(Domains { ports, ..domains.unwrap_or_default() })
         };
         let domains = needed.then(domains).transpose()?;

@@ -12,8 +12,9 @@ const OTHERS: [&str; 2] = ["ALL_PROXY", "all_proxy"];
 const NONE: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
 /// The environment `env` with what programs need to know of a proxy at `port` of 127.0.0.1, if there is one. What
-/// it says about other proxies is replaced: connections go out by those all the same.
-pub fn with_proxy(mut env: Vec<OsString>, port: Option<u16>) -> Vec<OsString> {
+/// it says about other proxies is replaced: connections go out by those all the same. Git is told how ssh gets there if
+/// `only` says that there is no other way.
+pub fn with_proxy(mut env: Vec<OsString>, port: Option<u16>, only: bool) -> Vec<OsString> {
     let Some(port) = port else { return env };
     let name = |variable: &OsString| {
         let bytes = variable.as_bytes();
@@ -25,7 +26,7 @@ pub fn with_proxy(mut env: Vec<OsString>, port: Option<u16>) -> Vec<OsString> {
     let has = |wanted: &str| env.iter().any(|variable| name(variable) == wanted);
     // Node heeds the others from version 24 on, if this is set.
     let mut more = vec!["NODE_USE_ENV_PROXY=1".to_owned()];
-    if !has("GIT_SSH_COMMAND") {
+    if only && !has("GIT_SSH_COMMAND") {
         let way = format!("nc -X connect -x 127.0.0.1:{port} %h %p");
         more.push(format!("GIT_SSH_COMMAND=ssh -o ProxyCommand='{way}'"));
     }
@@ -44,7 +45,7 @@ mod tests {
     #[test]
     fn what_is_said_of_proxies_is_replaced() {
         let env = ["HTTPS_PROXY=http://else:1", "A=https_proxy=x", "GIT_SSH_COMMAND=mine"];
-        let env = with_proxy(env.map(OsString::from).to_vec(), Some(7));
+        let env = with_proxy(env.map(OsString::from).to_vec(), Some(7), true);
         let has = |text: &str| env.contains(&text.into());
         assert!(has("HTTPS_PROXY=http://127.0.0.1:7") && has("all_proxy=http://127.0.0.1:7"));
         assert!(has("A=https_proxy=x") && has("GIT_SSH_COMMAND=mine"));
@@ -53,6 +54,7 @@ mod tests {
             env.iter().filter(|v| v.as_bytes().starts_with(b"GIT_SSH_COMMAND=")).count()
         };
         assert_eq!(ssh(&env), 1);
-        assert_eq!(ssh(&with_proxy(Vec::new(), Some(7))), 1);
+        assert_eq!(ssh(&with_proxy(Vec::new(), Some(7), true)), 1);
+        assert_eq!(ssh(&with_proxy(Vec::new(), Some(7), false)), 0);
     }
 }

@@ -43,6 +43,18 @@ pub enum Role {
     Names,
 }
 
+/// What becomes of a host that no entry is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unlisted {
+    /// It is refused.
+    #[default]
+    Refused,
+    /// Somebody is asked about it.
+    Asked,
+    /// It is reached, at whatever address, and told of.
+    Learned,
+}
+
 /// What the domain proxy holds and works from; by default, it opens nothing.
 #[derive(Default)]
 pub struct Domains {
@@ -55,21 +67,21 @@ pub struct Domains {
     pub places: Places,
     /// How connections go out.
     pub upstream: Upstream,
-    /// Somebody can be asked about what the lists refuse.
-    pub asks: bool,
+    /// What becomes of hosts that they do not name.
+    pub unlisted: Unlisted,
     /// Ports of this process's loopback that the broker may lead connections to.
     pub ports: Vec<u16>,
 }
 
 impl Domains {
     /// For the lists `hosts`, in the environment `env` of the launcher: what is there of name servers and
-    /// proxies is read now. With `asks`, what they refuse is asked about.
+    /// proxies is read now.
     ///
     /// # Errors
     ///
     /// `SANDBOX_SETUP_FAILED` where the environment names a proxy that cannot be used: going out without it
     /// is not what was asked for.
-    pub fn new(hosts: Hosts, env: &[OsString], asks: bool) -> Result<Domains, Failure> {
+    pub fn new(hosts: Hosts, env: &[OsString]) -> Result<Domains, Failure> {
         let variable = |name: &str| {
             let start = format!("{name}=");
             let found = env.iter().find_map(|v| v.as_bytes().strip_prefix(start.as_bytes()))?;
@@ -80,7 +92,7 @@ impl Domains {
         })?;
         let resolver = Resolver::of_host();
         let places = resolver.places(&hosts);
-        Ok(Domains { hosts, resolver, places, upstream, asks, ports: Vec::new() })
+        Ok(Domains { hosts, resolver, places, upstream, ..Domains::default() })
     }
 }
 

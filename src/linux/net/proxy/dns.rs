@@ -4,6 +4,7 @@
 
 use super::synthetic::Synthetic;
 use super::{Asker, Gate};
+use crate::linux::net::Unlisted;
 use crate::linux::net::channel::{DNS, Refused};
 use crate::linux::sys::datagram;
 use crate::policy::hosts::LOCALHOST;
@@ -200,7 +201,7 @@ fn look_up(gate: &Gate, name: &Name<'_>, from: u16) -> Result<Vec<IpAddr>, RCODE
             return Err(NO);
         }
         // Else whoever can be asked is, when it is connected to.
-        if !gate.asks || searched.is_some() {
+        if gate.unlisted != Unlisted::Asked || searched.is_some() {
             let unlisted = why == Unreachable::Unlisted;
             tell(gate, &text, from, || gate.refused(ASKER, (&host, 0), entry, unlisted));
             return Err(NO);

@@ -5,6 +5,7 @@
 
 use super::waiting::Place;
 use super::{Asker, Asking, Failed, GREETING, Gate, first, tunnel};
+use crate::linux::net::Unlisted;
 use crate::policy::{Host, host};
 use bytes::Bytes;
 use http_body_util::{Either, Full};
@@ -45,7 +46,7 @@ const OF_CONNECTIONS: [HeaderName; 8] = [
 pub async fn serve(gate: Arc<Gate>, client: TcpStream, task: i32, place: Place) -> io::Result<()> {
     let place = Mutex::new(Some(place));
     // hyper does not read while a request is answered, so it does not see that a client goes which waits.
-    let watched = match gate.asks {
+    let watched = match gate.unlisted == Unlisted::Asked {
         true => Some(TcpStream::from_std(client.as_fd().try_clone_to_owned()?.into())?),
         false => None,
     };

@@ -13,8 +13,8 @@ mod tunnel;
 mod upstream;
 mod waiting;
 
-use super::Domains;
-use super::channel::{Channel, Client, Purpose, Refused};
+use super::channel::{Channel, Client, Purpose, Reached, Refused};
+use super::{Domains, Unlisted};
 use crate::policy::endpoint::host_line;
 use crate::policy::{Host, Hosts, Located, Origin, Reachable, Unreachable};
 pub use names::{Local, Places, Resolver};
@@ -67,8 +67,7 @@ pub struct Gate {
     resolver: Resolver,
     places: Places,
     upstream: Upstream,
-    /// Somebody may be asked about what the lists refuse.
-    asks: bool,
+    unlisted: Unlisted,
     names: dns::Names,
     ports: Vec<u16>,
     channel: Arc<Channel>,
@@ -86,13 +85,13 @@ pub enum Asking<'a> {
 impl Gate {
     /// A gate that holds what `domains` say.
     pub fn new(domains: Domains, channel: Arc<Channel>) -> Gate {
-        let Domains { hosts, resolver, places, upstream, asks, ports } = domains;
+        let Domains { hosts, resolver, places, upstream, unlisted, ports } = domains;
         Gate {
             hosts,
             resolver,
             places,
             upstream,
-            asks,
+            unlisted,
             names: dns::Names::default(),
             ports,
             channel,
@@ -265,9 +264,13 @@ impl Gate {
             Reachable::Yes(entry) => return Ok(Some(entry)),
             Reachable::No(why, entry) => (why, entry),
         };
+        if self.unlisted == Unlisted::Learned {
+            self.channel.tell_of(Reached { task: asker.task, host: host.to_string(), port });
+            return Ok(None);
+        }
         let unlisted = why == Unreachable::Unlisted;
         let refused = self.refused(asker, (host, port), entry, unlisted);
-        if self.asks {
+        if self.unlisted == Unlisted::Asked {
             let answer = self.channel.ask(refused);
             let allowed = match waiting {
                 Some(client) => tokio::select! {
@@ -301,6 +304,9 @@ impl Gate {
         let found = found.map_err(|error| Failed::Unreachable(format!("{host}: {error}")))?;
         if found.is_empty() {
             return Err(Failed::Unreachable(format!("{host}: no such host")));
+        }
+        if self.unlisted == Unlisted::Learned {
+            return Ok(found.into_iter().map(|address| (address, port).into()).collect());
         }
         let answered = Located::new(host.to_string(), Origin::built_in("an answer"));
         let entry = entry.unwrap_or(&answered);
