@@ -145,7 +145,7 @@ impl Bundle {
     /// A name for a container.
     pub fn id(&self) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+        format!("test-{}-{:04}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Calls the runtime, and waits for its end.

@@ -41,7 +41,7 @@ impl Answer {
 /// A name that no other test has.
 pub fn id() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("test-life-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    format!("test-life-{}-{:04}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 impl Place {
