@@ -63,7 +63,7 @@ integration: build ## Run containers under podman and containerd, as root
 
 fuzz: ## Run each fuzz target for a minute (SECONDS_EACH)
 	@tools/deps.sh $(BUILD_PACKAGES)
-	LANDSTRIP_FUZZ_SECONDS=$(SECONDS_EACH) cargo test --locked --test fuzz -- --nocapture
+	LANDSTRIP_FUZZ_SECONDS=$(SECONDS_EACH) cargo test --locked --target $(TRIPLE) --test fuzz -- --nocapture
 
 bench: build ## Compare speed with no sandbox, bubblewrap, runc and crun
 	@tools/deps.sh $(BENCH_PACKAGES)
