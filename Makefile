@@ -8,6 +8,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SECONDS_EACH ?= 60
 VM_TESTS ?= enforce_kernel enforce_net enforce_read enforce_sockets enforce_write posix
+WINDOWS ?= x86_64-pc-windows-gnu aarch64-pc-windows-msvc
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Asked for once, and only by who needs it: it may install the target.
 TRIPLE = $(eval TRIPLE := $(shell tools/target.sh))$(TRIPLE)
@@ -45,7 +46,7 @@ check-macos: ## Compile, lint and link for macOS (on Debian, which has the sourc
 
 check-windows: ## Compile, lint and link for Windows, and test under wine (on Debian, likewise)
 	@tools/deps.sh $(WINDOWS_PACKAGES)
-	@tools/check-windows.sh
+	@tools/check-windows.sh $(WINDOWS)
 
 test: ## Set up, and run every test (as root: again as an ordinary user)
 	@tools/deps.sh $(TEST_PACKAGES)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compiles, lints and links for Windows, without one: with Debian's compiler, which comes with the sources of the
-# standard library, and MinGW's linker. What wine does as Windows does is run there. Apart from what the other
-# targets of make build.
+# Usage: check-windows.sh TRIPLE... - lints for these, and compiles, links and tests for Windows, without one: with
+# Debian's compiler, which comes with the sources of the standard library, and MinGW's linker. What wine does as Windows
+# does is run there. Apart from what the other targets of make build.
 set -euo pipefail
 
 target=${CARGO_TARGET_DIR:-target}/windows
@@ -12,8 +12,9 @@ for_windows() {
         CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine \
         "$1" "$2" --locked -Zbuild-std=std,panic_abort -Zpanic-abort-tests --target "$triple" "${@:3}"
 }
-for_windows cargo-clippy clippy --bins --test platforms -- -D warnings
-triple=aarch64-pc-windows-msvc for_windows cargo-clippy clippy -- -D warnings
+for other in "$@"; do
+    triple=$other for_windows cargo-clippy clippy --bins --test platforms -- -D warnings
+done
 for_windows cargo test --no-run --test platforms
 
 # The standard library takes its random numbers from a library that wine 8 has not.
