@@ -1,7 +1,7 @@
 //! Waiting for the program: signals, job control, the end of everything it started.
 
 use super::broker::{Broker, status_of};
-use super::sys::domain::{self, Outsider, SignalScope, Watcher};
+use super::sys::domain::{self, First, Last, Outsider, Sight, SignalScope, Watcher};
 use super::sys::signals::{self, Change, SignalSet};
 use super::sys::stop::{self, Stop};
 use super::sys::{self, Errno, image};
@@ -172,7 +172,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Enters the outer domain, and starts the watcher in it where there are scopes (`scoped`). It
+    /// Enters the outer domain, which is a scope of signals or not (`scoped`), and starts the watcher in it. It
     /// removes `temporary` if we do not live to do so, and wakes us after `time` if we are stopped.
     ///
     /// # Errors
@@ -188,24 +188,26 @@ impl Ending {
             Failure::setup(Mechanism::Landlock, format!("{what}: {}", io::Error::from(errno)))
         };
         let deadline = time.map(|time| Instant::now() + time);
-        let outsider = scoped
-            .then(Outsider::find)
-            .transpose()
-            .map_err(|errno| failed("fork, for a process to prove the signal scope on", errno))?;
+        let outsider = Outsider::find(scoped)
+            .map_err(|errno| failed("fork, for a process to prove the domain on", errno))?;
         sys::restrict_self(outer.as_fd())
             .map_err(|errno| failed("entering the outer domain (landlock_restrict_self)", errno))?;
-        let Some(outsider) = outsider else {
-            return Ok(Ending { scope: None, watcher: None, deadline });
-        };
-        let scope = SignalScope::prove(outsider).ok_or_else(|| {
-            let message = "signals leave the domain although the kernel has scopes";
-            Failure::setup(Mechanism::Landlock, message)
-        })?;
+        let wrong = |message| Failure::setup(Mechanism::Landlock, message);
         let place = temporary.map(TemporaryDirectory::place);
-        let watcher = scope
-            .start_watcher(place, (tmpdir::sweep, tmpdir::remove), deadline)
-            .map_err(|errno| failed("clone, for the watcher", errno))?;
-        Ok(Ending { scope: Some(scope), watcher: Some(watcher), deadline })
+        let tasks = (tmpdir::sweep as First, tmpdir::remove as Last);
+        let (scope, watcher) = if scoped {
+            let scope = SignalScope::prove(&outsider)
+                .ok_or_else(|| wrong("signals leave the domain although the kernel has scopes"))?;
+            let watcher = scope.start_watcher(place, tasks, deadline);
+            (Some(scope), watcher)
+        } else {
+            let sight = Sight::prove(&outsider).ok_or_else(|| {
+                wrong("the domain does not say which processes can be looked at (get_robust_list)")
+            })?;
+            (None, sight.start_watcher(place, tasks, deadline))
+        };
+        let watcher = watcher.map_err(|errno| failed("clone, for the watcher", errno))?;
+        Ok(Ending { scope, watcher: Some(watcher), deadline })
     }
 
     /// The same in a container with a pid namespace of its own. Nobody in there can end or stop its first process.

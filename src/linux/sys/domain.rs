@@ -2,10 +2,13 @@
 
 use super::{Errno, check, last_errno};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::AtFlags;
-use rustix::process::{Signal, getppid, kill_process};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open, pidfd_send_signal,
+};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -57,6 +60,12 @@ impl Canary {
 /// A domain belongs to a thread, and so does the proof: it is not `Send`.
 pub struct SignalScope(std::marker::PhantomData<*const ()>);
 
+/// Proof that this process can look at those of its Landlock domain alone, and so tell them from others, see ptrace(2).
+///
+/// It is what there is without a [`SignalScope`]: looking takes longer than a step, and shows no process that let
+/// itself not be looked at. The proof belongs to a thread, too.
+pub struct Sight(std::marker::PhantomData<*const ()>);
+
 /// The process that ends the run when we do not live to do it.
 pub struct Watcher {
     /// Its pipe, which closes when we die.
@@ -69,26 +78,34 @@ pub fn watcher_signal() -> c_int {
     libc::SIGRTMIN()
 }
 
-/// Whom the proof of a signal scope is tried on.
+/// Whom the proof of a signal scope, or of sight, is tried on.
 pub enum Outsider {
-    /// The parent process, which accepted a signal before the domain was entered.
+    /// The parent process, which could be reached before the domain was entered.
     Parent,
     /// A process made for it.
     Canary(Canary),
 }
 
 impl Outsider {
-    /// Finds one, to be called before the domain is entered.
+    /// Finds one, to be called before the domain is entered: for a signal, or else to be looked at.
     ///
     /// # Errors
     ///
     /// As fork(2), when there is no parent to try.
-    pub fn find() -> Result<Outsider, Errno> {
+    pub fn find(signal: bool) -> Result<Outsider, Errno> {
+        let reached = if signal { can_signal } else { can_look_at };
         // It is 0 for the first process of a pid namespace.
-        if parent() > 0 && can_signal(parent()) {
+        if parent() > 0 && reached(parent()) {
             Ok(Outsider::Parent)
         } else {
             Canary::start().map(Outsider::Canary)
+        }
+    }
+
+    fn pid(&self) -> i32 {
+        match self {
+            Outsider::Parent => parent(),
+            Outsider::Canary(canary) => canary.pid,
         }
     }
 }
@@ -100,13 +117,8 @@ impl SignalScope {
     }
 
     /// Checks, after the domain was entered, that a signal to a process outside is refused.
-    pub fn prove(outsider: Outsider) -> Option<SignalScope> {
-        let pid = match &outsider {
-            Outsider::Parent => parent(),
-            Outsider::Canary(canary) => canary.pid,
-        };
-        let scoped = refuses_signal(pid);
-        scoped.then_some(SignalScope(std::marker::PhantomData))
+    pub fn prove(outsider: &Outsider) -> Option<SignalScope> {
+        refuses_signal(outsider.pid()).then_some(SignalScope(std::marker::PhantomData))
     }
 
     /// Kills every process of the domain but this one, the watcher included, in one step that no fork
@@ -115,14 +127,7 @@ impl SignalScope {
         kill_domain();
     }
 
-    /// Starts the watcher: a process in the domain of the calling thread and a session of its own. It
-    /// calls `first` with `directory` and what closes when this process is gone, waits for that, kills
-    /// the domain but itself, and then calls `last` with `directory`, until `name` is gone from there.
-    /// At `deadline` it continues this process if that is stopped.
-    ///
-    /// It shares this process's memory: a copy of the page table, and of each page that we write later,
-    /// would cost half a launch. By the time of `last` no thread is left in there, but what one held stays
-    /// held: `first` and `last` must neither allocate nor take a lock.
+    /// Starts the watcher, which does as [`SignalScope::kill_all`].
     ///
     /// # Errors
     ///
@@ -130,24 +135,68 @@ impl SignalScope {
     pub fn start_watcher(
         &self,
         place: Option<(BorrowedFd<'_>, &CStr)>,
-        (first, last): (First, Last),
+        tasks: (First, Last),
         deadline: Option<Instant>,
     ) -> Result<Watcher, Errno> {
-        let (reader, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        // Stack and argument live as long as the watcher does, so they are leaked.
-        let stack = Box::leak(vec![0u8; WATCHER_STACK].into_boxed_slice());
-        let pipe = reader.as_raw_fd();
-        let place = place.map(|(directory, name)| (directory.as_raw_fd(), name.to_owned()));
-        let watch = Box::leak(Box::new(Watch { pipe, place, first, last, deadline }));
-        // SAFETY: `watcher_main` runs on a stack of its own, and nobody else uses its argument. It has
-        // a copy of the table of descriptors, and so of the two in there.
-        let pid = unsafe {
-            let top = stack.as_mut_ptr().add(stack.len() & !15);
-            let flags = libc::CLONE_VM | watcher_signal();
-            libc::clone(watcher_main, top.cast(), flags, (&raw mut *watch).cast())
-        };
-        if pid < 0 { Err(last_errno()) } else { Ok(Watcher { alive }) }
+        start_watcher(kill_domain, place, tasks, deadline)
     }
+}
+
+impl Sight {
+    /// Checks, after the domain was entered, that a process outside cannot be looked at, and this one can.
+    pub fn prove(outsider: &Outsider) -> Option<Sight> {
+        let blind = outsider.pid() > 0 && !can_look_at(outsider.pid());
+        (blind && can_look_at(getpid().as_raw_nonzero().get()))
+            .then_some(Sight(std::marker::PhantomData))
+    }
+
+    /// Starts the watcher, which looks for processes of the domain until it finds none.
+    ///
+    /// # Errors
+    ///
+    /// As pipe(2) and clone(2).
+    pub fn start_watcher(
+        &self,
+        place: Option<(BorrowedFd<'_>, &CStr)>,
+        tasks: (First, Last),
+        deadline: Option<Instant>,
+    ) -> Result<Watcher, Errno> {
+        start_watcher(kill_seen, place, tasks, deadline)
+    }
+}
+
+/// Starts a watcher: a process in the domain of the calling thread and a session of its own. It
+/// calls `first` with `directory` and what closes when this process is gone, waits for that, kills
+/// the domain but itself by `kill`, and then calls `last` with `directory`, until `name` is gone from there.
+/// At `deadline` it continues this process if that is stopped.
+///
+/// It shares this process's memory: a copy of the page table, and of each page that we write later,
+/// would cost half a launch. By the time of `last` no thread is left in there, but what one held stays
+/// held: `first`, `kill` and `last` must neither allocate nor take a lock.
+///
+/// # Errors
+///
+/// As pipe(2) and clone(2).
+fn start_watcher(
+    kill: fn(),
+    place: Option<(BorrowedFd<'_>, &CStr)>,
+    (first, last): (First, Last),
+    deadline: Option<Instant>,
+) -> Result<Watcher, Errno> {
+    let (reader, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    // Stack and argument live as long as the watcher does, so they are leaked.
+    let stack = Box::leak(vec![0u8; WATCHER_STACK].into_boxed_slice());
+    let pipe = reader.as_raw_fd();
+    let place = place.map(|(directory, name)| (directory.as_raw_fd(), name.to_owned()));
+    let watch = Box::leak(Box::new(Watch { pipe, place, first, kill, last, deadline }));
+    // SAFETY: `watcher_main` runs on a stack of its own, and nobody else uses its argument. It has
+    // a copy of the table of descriptors, and so of the two in there.
+    let pid = unsafe {
+        let top = stack.as_mut_ptr().add(stack.len() & !15);
+        let flags = libc::CLONE_VM | watcher_signal();
+        libc::clone(watcher_main, top.cast(), flags, (&raw mut *watch).cast())
+    };
+    if pid < 0 { Err(last_errno()) } else { Ok(Watcher { alive }) }
 }
 
 /// What a watcher does at the beginning.
@@ -164,6 +213,7 @@ struct Watch {
     /// The directory that the temporary one is in, and its name there.
     place: Option<(RawFd, CString)>,
     first: First,
+    kill: fn(),
     last: Last,
     deadline: Option<Instant>,
 }
@@ -181,6 +231,56 @@ fn kill_domain() {
     // SAFETY: by value. A [`SignalScope`], which the watcher was started with, proves that only the
     // domain is reached.
     unsafe { libc::kill(-1, libc::SIGKILL) };
+}
+
+/// Kills the processes that this one can look at, until there are none. For those who know that these are of the
+/// domain. Only makes system calls.
+fn kill_seen() {
+    let end = Instant::now() + LONGEST;
+    while kill_once() && Instant::now() < end {
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Whether any was left.
+fn kill_once() -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(proc) = rustix::fs::open(c"/proc", flags, Mode::empty()) else { return false };
+    let own = getpid().as_raw_nonzero().get();
+    let mut buffer = [MaybeUninit::uninit(); 8192];
+    let mut entries = RawDir::new(&proc, &mut buffer);
+    let mut any = false;
+    while let Some(Ok(entry)) = entries.next() {
+        let pid = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
+        any |= pid.is_some_and(|pid| pid != own && kill_if_seen(pid));
+    }
+    any
+}
+
+/// Kills process `pid` if it can be looked at; whether it was there. The descriptor comes first: by that, the signal
+/// reaches no other one than the one that was looked at.
+fn kill_if_seen(pid: i32) -> bool {
+    let Some(Ok(process)) = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()))
+    else {
+        return false;
+    };
+    // Who has ended stays to be seen until it is waited for.
+    let mut fds = [PollFd::new(&process, PollFlags::IN)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)) == Ok(0)
+        && can_look_at(pid)
+        && pidfd_send_signal(&process, Signal::KILL).is_ok()
+}
+
+/// Whether the kernel lets this process look at process `pid`, `PTRACE_MODE_READ_REALCREDS` of ptrace(2). Of the calls
+/// that go by this alone, get_robust_list(2) takes no way by procfs, and works for a process whose first thread
+/// has ended.
+fn can_look_at(pid: i32) -> bool {
+    let (mut head, mut length) = (std::ptr::null_mut::<c_void>(), 0usize);
+    // SAFETY: both are writable; what is written is an address in the other process, and is not used.
+    let told =
+        unsafe { libc::syscall(libc::SYS_get_robust_list, pid, &raw mut head, &raw mut length) };
+    told == 0
 }
 
 fn parent() -> i32 {
@@ -241,7 +341,7 @@ extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
         let _ = getppid().map(|launcher| kill_process(launcher, Signal::CONT));
     }
     if rustix::io::read(pipe, &mut [0u8]) != Ok(1) {
-        kill_domain();
+        (watch.kill)();
         // What was killed may take a moment to go, and make a file before it does.
         let name = watch.place.as_ref().map(|(_, name)| name.as_c_str());
         for name in std::iter::repeat_n(name, LAST_TRIES).flatten() {
@@ -259,6 +359,9 @@ extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
 
 /// How often the watcher tries again.
 const WAKE_UP: Duration = Duration::from_millis(20);
+/// How often it looks for processes to kill, and how long: one in uninterruptible sleep can stay for longer.
+const LOOK: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(5);
 /// How many times it tries to remove a directory.
 const LAST_TRIES: usize = 100;
 
