@@ -8,7 +8,7 @@ use super::sys::probe::{
 };
 use super::sys::{self, Errno, memory, needs, seccomp};
 use super::{filter, host, landlock, launch};
-use crate::plan::{Ceiling, Grant, HostSupport, Layer, SCOPED_ABI, Writing};
+use crate::plan::{Ceiling, Grant, HostSupport, IOCTL_ABI, Layer, SCOPED_ABI, Writing};
 use crate::policy::{Limits, Located, Origin};
 use crate::trap::errno;
 use rustix::fs::{Mode, OFlags};
@@ -171,6 +171,7 @@ pub fn examine() -> Report {
     add("landlock", true, apart(|| denies_a_write(host, directory.as_deref())));
     add("landlock-errata", false, outcome(errata()));
     add("landlock-signals", scoped, apart(|| keeps_signals_inside(host)));
+    add("device-requests", false, outcome(devices(host)));
     add("seccomp-listener", broker, apart(answers_a_notification));
     add("process-memory", broker, apart(|| with_child(reads_memory)));
     add("pidfd-getfd", false, apart(|| with_child(copies_descriptors)));
@@ -271,13 +272,28 @@ fn errata() -> Trial {
     })
 }
 
+/// Who may read a device does not control it.
+fn devices(host: HostSupport) -> Trial {
+    if host.landlock_abi >= IOCTL_ABI {
+        return works("held by Landlock");
+    }
+    let message = match (host.nested, host.copies_descriptors) {
+        (false, true) => return works("held by the filter and the broker"),
+        _ => format!(
+            "needs Landlock ABI {IOCTL_ABI} (Linux 6.10), or a broker that pidfd_getfd(2) is open to: a run takes --accept devices"
+        ),
+    };
+    Err(Outcome { status: Status::Unavailable, errno: None, message })
+}
+
 /// A domain keeps its signals inside: the process outside that is tried is the one that waits for
 /// this trial, and signal 0 is never delivered.
 fn keeps_signals_inside(host: HostSupport) -> Trial {
     if host.landlock_abi < SCOPED_ABI {
-        let message = format!(
-            "needs Landlock ABI {SCOPED_ABI} (Linux 6.12): outside of containers, a run takes --accept signals"
-        );
+        let instead =
+            if host.nested { "a run takes --accept signals" } else { "the broker holds them" };
+        let message =
+            format!("needs Landlock ABI {SCOPED_ABI} (Linux 6.12): before that, {instead}");
         return Err(Outcome { status: Status::Unavailable, errno: None, message });
     }
     let outside = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
@@ -308,6 +324,8 @@ fn answers_a_notification() -> Trial {
         identity: true,
         learn: false,
         makes_sockets: true,
+        signals: true,
+        devices: true,
     });
     let before = umask(0o77);
     let target = Child::start(|| match install_and_send(&program, theirs.as_fd()) {

@@ -122,7 +122,7 @@ pub fn readable_disks() -> Vec<String> {
     found
 }
 
-/// Asks the kernel what a launch needs to know. Quick: a system call or two.
+/// Asks the kernel what a launch needs to know. Quick: a few system calls.
 ///
 /// Inside another run of ours, Landlock answers as if it were switched off, unless the asking process
 /// has a seccomp filter of its own, see the broker's `create_ruleset`. So a filter that allows
@@ -134,5 +134,10 @@ pub fn support() -> HostSupport {
         abi = sys::landlock_abi();
         nested = abi.is_ok();
     }
-    HostSupport { landlock_abi: abi.unwrap_or(0), nested, ..HostSupport::default() }
+    HostSupport {
+        landlock_abi: abi.unwrap_or(0),
+        nested,
+        copies_descriptors: sys::probe::may_copy_descriptors().is_ok(),
+        ..HostSupport::default()
+    }
 }

@@ -1,8 +1,10 @@
 //! Who holds which line of a policy, and what nobody holds.
 
-use super::{HostSupport, IOCTL_ABI, OLDEST_ABI, Plan, SCOPED_ABI, TCP_ABI, TRUNCATE_ABI, limits};
+use super::{
+    HostSupport, IOCTL_ABI, OLDEST_ABI, Plan, SCOPED_ABI, TCP_ABI, TERMINALS, TRUNCATE_ABI, limits,
+};
 use crate::policy::host;
-use crate::policy::path::is_below;
+use crate::policy::path::{is_below, is_within};
 use crate::policy::{Access, Daemons, Effect, Network, Origin, Pattern, ResolvedPolicy, Rule};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -64,10 +66,13 @@ pub struct Line {
 
 /// The shortfall of a kernel without scopes.
 pub(super) const SIGNALS: &str = "signals";
+/// The shortfall of one that holds no requests on devices.
+pub(super) const DEVICES: &str = "devices";
 
 /// The names of the shortfalls that can be accepted.
-pub const ACCEPTABLE: [&str; 8] = [
+pub const ACCEPTABLE: [&str; 9] = [
     SIGNALS,
+    DEVICES,
     "nested",
     "proxy-port",
     "local-ports",
@@ -103,14 +108,17 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
             CONFIG_SECURITY_LANDLOCK, `landlock` in the boot parameter lsm=, and, in a container, a \
             seccomp profile that allows landlock_create_ruleset";
         add("landlock", message, None, false);
-    } else if host.landlock_abi < SCOPED_ABI {
-        let mut message = "Landlock before ABI 6 (Linux 6.12) cannot keep signals inside: the program \
-            could signal other processes of this user, and its descendants outlive a killed launcher"
-            .to_owned();
-        if host.landlock_abi < IOCTL_ABI {
-            message += "; nor, before ABI 5 (Linux 6.10), hold the settings of this user's other terminals";
+    } else {
+        if host.landlock_abi < SCOPED_ABI && host.nested {
+            let message = "inside another run signals are held by Landlock alone, which needs ABI 6 (Linux \
+                6.12): the program could signal the other processes of the outer run";
+            add(SIGNALS, message, None, true);
         }
-        add(SIGNALS, &message, None, true);
+        if host.landlock_abi < IOCTL_ABI
+            && let Some((message, origin)) = open_devices(policy, host)
+        {
+            add(DEVICES, message, origin, true);
+        }
     }
     if (OLDEST_ABI..SCOPED_ABI).contains(&host.landlock_abi)
         && let Some(all) = policy.network.allow_all_unix_sockets.as_ref().filter(|all| all.value)
@@ -177,6 +185,43 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
     }
     found.extend(limits::shortfalls(&policy.limits, host));
     found
+}
+
+/// Why whoever may read a device can control it (ioctl(2)) where Landlock holds no requests, and the line that has it so.
+fn open_devices(
+    policy: &ResolvedPolicy,
+    host: HostSupport,
+) -> Option<(&'static str, Option<&Origin>)> {
+    if host.nested {
+        let message = "inside another run requests on devices are held by Landlock alone, which needs ABI 5 \
+            (Linux 6.10): the program could set other terminals of this user, and control devices";
+        return Some((message, None));
+    }
+    if !host.copies_descriptors {
+        let message = "Landlock before ABI 5 (Linux 6.10) holds no requests on devices, and the broker cannot \
+            either where pidfd_getfd(2) is refused: the program could set other terminals of this user, and \
+            control devices that it may read";
+        return Some((message, None));
+    }
+    let within = |rule: &Rule, place: &str| is_within(rule.place().as_bytes(), place.as_bytes());
+    // What is mounted in there and holds files is repeated for a rule about something above.
+    let is_repeated = |rule: &Rule| {
+        let mut rules = policy.rules.iter().filter(|other| other.origin == rule.origin);
+        rules.any(|other| !within(other, "/dev"))
+    };
+    let rule = policy.rules.iter().find(|rule| {
+        rule.access == Access::Write
+            && rule.effect == Effect::Allow
+            && !rule.origin.is_built_in()
+            && !matches!(rule.pattern, Pattern::Name(_))
+            && within(rule, "/dev")
+            && !["/dev/shm", TERMINALS].into_iter().any(|place| within(rule, place))
+            && !is_repeated(rule)
+    })?;
+    let message = "Landlock before ABI 5 (Linux 6.10) cannot hold requests on one device and leave them open on \
+        another: beside this one, the program could set other terminals of this user, and control devices that \
+        it may read";
+    Some((message, Some(&rule.origin)))
 }
 
 /// Inside another run there is no broker of ours, so a root that Landlock cannot grant whole is not

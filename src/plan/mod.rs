@@ -26,6 +26,8 @@ pub struct HostSupport {
     pub landlock_abi: u32,
     /// This process runs inside another run of ours, which keeps the only listener there can be.
     pub nested: bool,
+    /// Descriptors of other processes can be copied, pidfd_getfd(2).
+    pub copies_descriptors: bool,
     /// What holds ceilings on the run.
     pub limits: LimitSupport,
     /// Whether the run's sockets can be in a network namespace of their own.
@@ -149,6 +151,10 @@ pub struct Plan {
     pub namespace: bool,
     /// Unix sockets are fenced: which may be connected to, a list says.
     pub unix_sockets: bool,
+    /// Signals to other processes are the broker's.
+    pub signals: bool,
+    /// Requests on devices are the filter's, and the broker's.
+    pub devices: bool,
     /// Subtrees that the kernel lets the target write.
     pub kernel_write: Vec<String>,
     /// Subtrees that the kernel lets the target read.
@@ -251,6 +257,9 @@ pub fn plan(
         network,
         namespace: broker && network && host.namespace == NamespaceSupport::Available,
         unix_sockets,
+        signals: broker && host.landlock_abi < SCOPED_ABI,
+        devices: host.landlock_abi < IOCTL_ABI
+            && !shortfalls.iter().any(|shortfall| shortfall.name == lines::DEVICES),
         kernel_write,
         kernel_read,
         shortfalls,
@@ -288,9 +297,15 @@ impl Plan {
     /// to, the broker decides.
     pub fn in_own_pids(&mut self) {
         self.shortfalls.retain(|shortfall| shortfall.name != lines::SIGNALS);
+        self.signals = false;
         self.outer.signals = false;
         self.outer.abstract_sockets = false;
         self.inner.signals = false;
+    }
+
+    /// For a run that is learned from, which may control every device.
+    pub fn open_devices(&mut self) {
+        self.devices = false;
     }
 
     /// For every line of the policy, who holds it; `daemons` are the sockets as good as the host.

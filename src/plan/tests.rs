@@ -4,6 +4,7 @@ use crate::policy::{Format, MemoryTree, Place, merge, parse, resolve};
 const HOST: HostSupport = HostSupport {
     landlock_abi: 7,
     nested: false,
+    copies_descriptors: true,
     limits: LimitSupport { memory: None, pids: None, cpu: None },
     namespace: NamespaceSupport::Unasked,
 };
@@ -78,9 +79,7 @@ fn shortfalls_name_their_line() {
     let shortfall = &plan.shortfalls[0];
     assert_eq!((shortfall.name, shortfall.origin.as_ref().unwrap().line), ("domains", 2));
     let old = HostSupport { landlock_abi: 4, ..HOST };
-    let names: Vec<_> =
-        lines::shortfalls(&ResolvedPolicy::default(), old).iter().map(|s| s.name).collect();
-    assert_eq!(names, ["signals"]);
+    assert_eq!(lines::shortfalls(&ResolvedPolicy::default(), old), []);
 }
 
 #[test]
@@ -88,10 +87,7 @@ fn an_older_landlock_leaves_truncation_and_tcp_to_the_broker() {
     let files = r#"{"filesystem":{"allowWrite":["."],"denyWrite":[".env"]}}"#;
     for landlock_abi in OLDEST_ABI..SCOPED_ABI {
         let plan = planned_on(HostSupport { landlock_abi, ..HOST }, files);
-        let names: Vec<_> = plan.shortfalls.iter().map(|shortfall| shortfall.name).collect();
-        assert_eq!((plan.inner.truncating, names), (false, vec!["signals"]), "{landlock_abi}");
-        let terminals = plan.shortfalls[0].message.contains("terminals");
-        assert_eq!(terminals, landlock_abi < IOCTL_ABI, "{landlock_abi}");
+        assert_eq!((plan.inner.truncating, plan.shortfalls), (false, vec![]), "{landlock_abi}");
         for line in [r#""hostPorts": [1]"#, r#""allowLocalBinding": true"#] {
             let policy = format!(r#"{{"network": {{{line}}}}}"#);
             let plan = planned_on(HostSupport { landlock_abi, ..HOST }, &policy);
@@ -103,6 +99,47 @@ fn an_older_landlock_leaves_truncation_and_tcp_to_the_broker() {
             let line = lines.iter().find(|line| !line.origin.is_built_in()).unwrap();
             assert_eq!(line.held_by, holder, "{landlock_abi} {policy}");
         }
+    }
+}
+
+#[test]
+fn an_older_landlock_leaves_signals_and_devices_to_the_broker() {
+    for landlock_abi in OLDEST_ABI..=SCOPED_ABI {
+        let host = HostSupport { landlock_abi, ..HOST };
+        let held = |plan: &Plan| (plan.signals, plan.devices);
+        let (signals, devices) = (landlock_abi < SCOPED_ABI, landlock_abi < IOCTL_ABI);
+        assert_eq!(held(&planned_on(host, "{}")), (signals, devices), "{landlock_abi}");
+        let mut contained = planned_on(host, "{}");
+        contained.in_own_pids();
+        assert_eq!(held(&contained), (false, devices), "{landlock_abi}");
+        // Without copies of descriptors, the broker knows no terminal.
+        let blind = planned_on(HostSupport { copies_descriptors: false, ..host }, "{}");
+        let names: Vec<_> = blind.shortfalls.iter().map(|shortfall| shortfall.name).collect();
+        let expected = if devices { vec!["devices"] } else { vec![] };
+        assert_eq!((held(&blind), names), ((signals, false), expected), "{landlock_abi}");
+    }
+}
+
+#[test]
+fn an_older_landlock_holds_no_devices_beside_one_that_is_open() {
+    let found = |landlock_abi, written: &str| {
+        let policy = format!(r#"{{"filesystem":{{"allowWrite":[{written}]}}}}"#);
+        let mut plan = planned_on(HostSupport { landlock_abi, ..HOST }, &policy);
+        let mounts = b"1 0 8:1 / / rw - ext4 d rw\n2 1 0:6 / /dev rw - devtmpfs d rw\n\
+            3 2 0:7 / /dev/hugepages rw - hugetlbfs h rw\n";
+        controls::guard(&mut plan.policy.rules, &mounts::parse(mounts), controls::Guarded::All);
+        let found = lines::shortfalls(&plan.policy, plan.host);
+        found
+            .into_iter()
+            .map(|shortfall| (shortfall.name, shortfall.origin.unwrap().line))
+            .collect::<Vec<_>>()
+    };
+    for open in [r#""/dev/kvm""#, r#""/dev""#, r#""/dev/dri/*""#, r#"".", "/dev/snd""#] {
+        assert_eq!(found(IOCTL_ABI - 1, open), [("devices", 1)], "{open}");
+        assert_eq!(found(IOCTL_ABI, open), [], "{open}");
+    }
+    for closed in [r#"".""#, r#""/""#, r#""/**""#, r#""/dev/shm/x""#, r#""/dev/pts/7""#] {
+        assert_eq!(found(IOCTL_ABI - 1, closed), [], "{closed}");
     }
 }
 
@@ -137,8 +174,9 @@ fn what_an_older_landlock_leaves_to_the_broker_is_a_shortfall_where_there_is_non
         let plan = planned_on(HostSupport { landlock_abi, nested: true, ..HOST }, "{}");
         let names: Vec<_> = plan.shortfalls.iter().map(|shortfall| shortfall.name).collect();
         let expected = match landlock_abi {
-            2 => vec!["signals", "nested", "nested"],
-            3 => vec!["signals", "nested"],
+            2 => vec!["signals", "devices", "nested", "nested"],
+            3 => vec!["signals", "devices", "nested"],
+            4 => vec!["signals", "devices"],
             _ => vec!["signals"],
         };
         assert_eq!(names, expected, "{landlock_abi}");

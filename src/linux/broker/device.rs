@@ -1,15 +1,15 @@
 //! Devices: what is more than its name says, and what descriptors of it may do.
 
-use super::Errno;
 use super::open::Request;
 use super::pool;
 use super::report::Refusal;
 use super::resolve::{Object, file_type};
 use super::task::Task;
+use super::{Answer, Errno};
 use crate::linux::landlock;
-use crate::linux::sys::restrict_self;
+use crate::linux::sys::{restrict_self, terminal};
 use crate::policy::{Access, Pattern, Rule, Verdict};
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{FileType, OFlags, Stat, major, minor};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 
@@ -83,6 +83,47 @@ impl Task<'_> {
         })?;
         rustix::fs::fcntl_setfl(&file, flags)?;
         Ok(file)
+    }
+
+    /// ioctl(2) that sets something of a terminal, where Landlock holds no requests on devices (before Linux 6.10). Of
+    /// one that may not be written nothing is set, whichever way it was opened.
+    pub(super) fn set_terminal(&self, request: u32) -> Result<Answer, Errno> {
+        let mut memory = vec![0; terminal::argument_size(request)?];
+        let copy = self.own_copy()?;
+        let number = terminal::number(copy.as_fd()).map_err(|_| Errno::NOTTY)?;
+        if !memory.is_empty() && self.read(self.call.arg(2), &mut memory)? < memory.len() {
+            return Err(Errno::FAULT);
+        }
+        if !self.may_set(&copy, number)? {
+            return Err(Errno::ACCESS);
+        }
+        self.still_waits()?;
+        if !matches!(request, terminal::TIOCSWINSZ | terminal::TIOCEXCL | terminal::TIOCNXCL) {
+            self.check_foreground(number)?;
+        }
+        // Some wait until everything is written.
+        let _place = self.broker.pool.place_to_wait(self.helped).map_err(|_| Errno::AGAIN)?;
+        Ok(terminal::set(copy.as_fd(), request, self.call.arg(2), &memory).into())
+    }
+
+    /// Whether the task may set what terminal `number` is like, which `copy` is open on.
+    fn may_set(&self, copy: &OwnedFd, number: u32) -> Result<bool, Errno> {
+        if terminal::is_master(copy.as_fd()) {
+            return Ok(true);
+        }
+        let stat = rustix::fs::fstat(copy)?;
+        if (major(stat.st_rdev), minor(stat.st_rdev)) == (5, 0) {
+            return Ok(!self.is_taken_terminal(&self.terminal_at(number)?)?);
+        }
+        if self.broker.inherited.contains(&(stat.st_dev, stat.st_ino, Access::Write)) {
+            return Ok(true);
+        }
+        let path = self.broker.path_of(copy.as_fd())?;
+        let object = Object { fd: copy.try_clone().map_err(|_| Errno::MFILE)?, path };
+        let verdict = self.decide(Access::Write, object.named()?);
+        Ok(verdict.is_allowed()
+            && !self.is_closed_control(object.fd.as_fd(), &verdict)
+            && !self.is_foreign_terminal(&object)?)
     }
 }
 

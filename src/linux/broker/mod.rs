@@ -33,6 +33,7 @@ mod procfs;
 mod query;
 mod report;
 mod resolve;
+mod signals;
 mod substitute;
 mod task;
 mod terms;
@@ -477,7 +478,14 @@ fn dispatch(task: &Task<'_>) -> Answer {
         | c::SYS_sched_setscheduler
         | c::SYS_sched_setparam
         | c::SYS_sched_setattr => task.adjust_process(task.int(0)),
-        c::SYS_ioctl => task.open_peer(),
+        c::SYS_ioctl => task.request(),
+        c::SYS_fcntl => task.own_file(),
+        c::SYS_kill => task.kill(),
+        c::SYS_tkill => task.signal_thread(None, task.int(0)),
+        c::SYS_tgkill => task.signal_thread(Some(task.int(0)), task.int(1)),
+        c::SYS_rt_sigqueueinfo => task.queue_signal(),
+        c::SYS_rt_tgsigqueueinfo => task.queue_thread_signal(),
+        c::SYS_pidfd_send_signal => task.signal_descriptor(),
         c::SYS_setpriority | c::SYS_ioprio_set => task.adjust_process(task.int(1)),
         c::SYS_landlock_create_ruleset => task.create_ruleset(),
         c::SYS_landlock_restrict_self => task.restrict_self(),

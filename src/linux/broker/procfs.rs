@@ -7,6 +7,7 @@
 use super::resolve::{Object, belongs_to};
 use super::task::{Task, status_of};
 use super::{Answer, Errno};
+use crate::linux::sys::terminal;
 use crate::policy::Access;
 use rustix::fs::{FileType, Mode, OFlags, Stat, major, minor};
 use std::os::fd::AsFd;
@@ -16,6 +17,8 @@ const PUBLIC: [&[u8]; 7] =
     [b"cgroup", b"cmdline", b"comm", b"limits", b"stat", b"statm", b"status"];
 /// Most ancestors that are looked at for the run's own process; pid numbers end the chain before.
 const MAX_DEPTH: usize = 4096;
+/// How often it is looked for them, while some end.
+const MAX_TRIES: usize = 16;
 
 impl Task<'_> {
     /// Whether the object is what procfs keeps of a process for those who may inspect it, and the task
@@ -57,18 +60,23 @@ impl Task<'_> {
     /// come, or is in the pid namespace that it is the first of; and has the program's filter, which is inherited and
     /// never removed. Helpers of ours lack that, and so do the children that the launcher's process had before.
     /// Two of the helpers share the launcher's memory: of those, the kernel shows the broker whatever it asks for.
-    fn is_of_the_run(&self, id: i32) -> bool {
+    pub(super) fn is_of_the_run(&self, id: i32) -> bool {
         let launcher = std::process::id() as i32;
-        let Ok(mut status) = status_of(&self.broker.proc, id) else { return false };
-        let filters = status.filters;
-        for _ in 0..MAX_DEPTH {
-            if status.tgid == launcher {
-                return filters > status.filters;
+        // An ancestor that ends meanwhile leaves its children to another one.
+        for _ in 0..MAX_TRIES {
+            let Ok(mut status) = status_of(&self.broker.proc, id) else { return false };
+            let filters = status.filters;
+            for _ in 0..MAX_DEPTH {
+                if status.tgid == launcher {
+                    return filters > status.filters;
+                }
+                let next = if launcher == 1 { launcher } else { status.ppid };
+                if next == 0 {
+                    return false;
+                }
+                let Ok(parent) = status_of(&self.broker.proc, next) else { break };
+                status = parent;
             }
-            let next = if launcher == 1 { launcher } else { status.ppid };
-            // There is no process 0.
-            let Ok(parent) = status_of(&self.broker.proc, next) else { return false };
-            status = parent;
         }
         false
     }
@@ -147,13 +155,22 @@ impl Task<'_> {
         })
     }
 
+    /// ioctl(2).
+    pub(super) fn request(&self) -> Result<Answer, Errno> {
+        match self.call.arg(1) as u32 {
+            terminal::TIOCGPTPEER => self.open_peer(),
+            request if request == libc::FIOASYNC as u32 => self.set_async(),
+            request => self.set_terminal(request),
+        }
+    }
+
     /// `TIOCGPTPEER`: who has the master may open the terminal.
-    pub(super) fn open_peer(&self) -> Result<Answer, Errno> {
+    fn open_peer(&self) -> Result<Answer, Errno> {
         let flags = self.int(2);
         let master = self.own_copy()?;
         self.may_act()?;
         let ours = flags | libc::O_CLOEXEC | libc::O_NOCTTY;
-        let terminal = crate::linux::sys::terminal_of(&master, ours)?;
+        let terminal = terminal::terminal_of(master.as_fd(), ours)?;
         Ok(Answer::Descriptor(terminal, flags & libc::O_CLOEXEC != 0))
     }
 
@@ -182,7 +199,16 @@ impl Task<'_> {
         if number != 0 && self.session(std::process::id() as i32)?.terminal == number {
             return Ok(None);
         }
-        // See admin-guide/devices.txt of the kernel; the number is laid out as in proc_pid_stat(5).
+        self.terminal_at(number).map(Some)
+    }
+
+    /// The terminal with this number, which is laid out as in proc_pid_stat(5).
+    ///
+    /// # Errors
+    ///
+    /// `ENXIO` where nobody knows its path.
+    pub(super) fn terminal_at(&self, number: u32) -> Result<Object, Errno> {
+        // See admin-guide/devices.txt of the kernel.
         let (major, minor) = (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00);
         let path = match major {
             0 => return Err(Errno::NXIO),
@@ -193,11 +219,11 @@ impl Task<'_> {
         };
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let fd = rustix::fs::open(&path, flags, Mode::empty())?;
-        Ok(Some(Object { fd, path: path.into_bytes() }))
+        Ok(Object { fd, path: path.into_bytes() })
     }
 
     /// The session of thread `id`.
-    fn session(&self, id: i32) -> Result<Session, Errno> {
+    pub(super) fn session(&self, id: i32) -> Result<Session, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file =
             rustix::fs::openat(&self.broker.proc, format!("{id}/stat"), flags, Mode::empty())?;
@@ -205,18 +231,33 @@ impl Task<'_> {
         let length = rustix::io::read(&file, &mut buffer)?;
         // The second field is the command in parentheses, and may contain anything.
         let text = String::from_utf8_lossy(&buffer[..length]);
-        let mut after =
-            text.rsplit_once(')').map_or("", |(_, after)| after).split_ascii_whitespace();
-        let leader = after.nth(3).and_then(|n| n.parse().ok()).unwrap_or(0);
-        let terminal = after.next().and_then(|n| n.parse().ok()).unwrap_or(0);
-        Ok(Session { leader, terminal })
+        let after = text.rsplit_once(')').map_or("", |(_, after)| after);
+        let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+        let number = |at: usize| fields.get(at - 3).and_then(|field| field.parse::<i64>().ok());
+        let field = |at| number(at).unwrap_or(0);
+        Ok(Session {
+            parent: field(4) as i32,
+            group: field(5) as i32,
+            leader: field(6) as i32,
+            terminal: field(7) as u32,
+            foreground: field(8) as i32,
+            start: field(22),
+        })
     }
 }
 
-/// What proc_pid_stat(5) says of a session.
-struct Session {
-    /// Its first process; 0 for one that is not seen.
-    leader: i32,
+/// What proc_pid_stat(5) says of a process and its session.
+pub(super) struct Session {
+    /// Its parent.
+    pub(super) parent: i32,
+    /// Its process group; 0 for one that is not seen.
+    pub(super) group: i32,
+    /// The first process of its session; 0 for one that is not seen.
+    pub(super) leader: i32,
     /// `tty_nr`: its terminal; 0 for none.
-    terminal: u32,
+    pub(super) terminal: u32,
+    /// The group that is in the foreground of that; -1 for none.
+    pub(super) foreground: i32,
+    /// When it started, in clock ticks.
+    pub(super) start: i64,
 }

@@ -55,6 +55,8 @@ pub struct Status {
     pub shared_signals: u64,
     /// Signals that this thread blocks.
     pub blocked: u64,
+    /// Signals that the process ignores.
+    pub ignored: u64,
     /// It sleeps, and a signal would wake it.
     pub sleeps: bool,
     /// Somebody traces it.
@@ -334,7 +336,7 @@ fn ids<'a>(mut words: impl Iterator<Item = &'a str>) -> [u32; 4] {
 
 fn parse_status(text: &[u8]) -> Status {
     let mut status = Status::default();
-    let (mut pending, mut shared, mut blocked, mut ignored) = (0u64, 0u64, 0u64, 0u64);
+    let (mut pending, mut shared) = (0u64, 0u64);
     for line in text.split(|&byte| byte == b'\n') {
         let Ok(line) = std::str::from_utf8(line) else {
             continue;
@@ -360,13 +362,12 @@ fn parse_status(text: &[u8]) -> Status {
             "TracerPid" => status.traced = words.next() != Some("0"),
             "SigPnd" => pending = hex(),
             "ShdPnd" => shared = hex(),
-            "SigBlk" => blocked = hex(),
-            "SigIgn" => ignored = hex(),
+            "SigBlk" => status.blocked = hex(),
+            "SigIgn" => status.ignored = hex(),
             _ => {}
         }
     }
-    let deliverable = !blocked & !ignored;
-    status.blocked = blocked;
+    let deliverable = !status.blocked & !status.ignored;
     status.own_signals = pending & deliverable;
     status.shared_signals = shared & deliverable;
     status
@@ -397,6 +398,7 @@ mod tests {
                 own_signals: 2,
                 shared_signals: 0x100,
                 blocked: 0x200,
+                ignored: 0x1000,
                 sleeps: true,
                 traced: false,
             }

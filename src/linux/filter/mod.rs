@@ -34,6 +34,10 @@ pub struct Options {
     pub learn: bool,
     /// The broker makes the stream sockets: it can take no copy of one later.
     pub makes_sockets: bool,
+    /// Signals to other processes are sent by the broker: nothing else keeps them inside.
+    pub signals: bool,
+    /// Of requests on devices, those are open that control none; the settings of terminals are the broker's.
+    pub devices: bool,
 }
 
 /// `SECCOMP_RET_*` actions.
@@ -66,8 +70,12 @@ enum Test {
     NoBits(usize, u32),
     /// The low half, masked, has this value.
     Is(usize, u32, u32),
+    /// The low half is one of these.
+    OneOf(usize, &'static [u32]),
     /// The low halves of two arguments have these values.
     Pair((usize, u32), (usize, u32)),
+    /// The low half of one argument has this value, and any of these bits of another one's is set.
+    PairBits((usize, u32), (usize, u32)),
     /// The low half, masked, is the number of a bit in this set.
     In(usize, u32, u32),
     /// The opposite of `In`.
@@ -85,7 +93,11 @@ impl Test {
             Test::Bits(arg, bits) => low(arg) & bits != 0,
             Test::NoBits(arg, bits) => low(arg) & bits == 0,
             Test::Is(arg, mask, value) => low(arg) & mask == value,
+            Test::OneOf(arg, values) => values.contains(&low(arg)),
             Test::Pair((one, first), (other, second)) => low(one) == first && low(other) == second,
+            Test::PairBits((one, value), (other, bits)) => {
+                low(one) == value && low(other) & bits != 0
+            }
             Test::In(arg, mask, set) => is_in(arg, mask, set),
             Test::NotIn(arg, mask, set) => !is_in(arg, mask, set),
         }
@@ -141,9 +153,7 @@ pub fn build(options: Options) -> Vec<Instruction> {
     let mut hot = Vec::new();
     table::opens(options, &mut hot);
     for decision in &hot {
-        let block = body(decision);
-        program.push(jump(BPF_JEQ, decision.nr as u32, 0, offset(block.len())));
-        program.extend(block);
+        program.extend(answer(decision));
     }
     program.extend([jump(BPF_JGE, X32_BIT, 0, 1), ret(Action::Kill)]);
     // As an older kernel would answer.
@@ -183,9 +193,7 @@ fn leaf(decisions: &[Decision]) -> Vec<Instruction> {
     let (simple, tested): (Vec<_>, Vec<_>) = decisions.iter().partition(|d| d.cases.is_empty());
     let mut out = Vec::new();
     for decision in tested {
-        let block = body(decision);
-        out.push(jump(BPF_JEQ, decision.nr as u32, 0, offset(block.len())));
-        out.extend(block);
+        out.extend(answer(decision));
     }
     let mut answers: Vec<Action> = Vec::new();
     for (index, decision) in simple.iter().enumerate() {
@@ -204,7 +212,21 @@ fn leaf(decisions: &[Decision]) -> Vec<Instruction> {
 }
 
 fn offset(length: usize) -> u8 {
-    u8::try_from(length).expect("a decision fits a short jump")
+    u8::try_from(length).expect("a test fits a short jump")
+}
+
+/// Decides if the number in the accumulator is that of `decision`, and goes on behind this if not.
+fn answer(decision: &Decision) -> Vec<Instruction> {
+    let (number, block) = (decision.nr as u32, body(decision));
+    let mut out = match u8::try_from(block.len()) {
+        Ok(length) => vec![jump(BPF_JEQ, number, 0, length)],
+        // Conditional jumps reach 255 instructions.
+        Err(_) => {
+            vec![jump(BPF_JEQ, number, 1, 0), statement(BPF_JMP | BPF_JA, block.len() as u32)]
+        }
+    };
+    out.extend(block);
+    out
 }
 
 fn body(decision: &Decision) -> Vec<Instruction> {
@@ -227,11 +249,21 @@ fn body(decision: &Decision) -> Vec<Instruction> {
                 }
                 out.push(jump(BPF_JEQ, value, 0, 1));
             }
-            Test::Pair((one, first), (other, second)) => {
+            Test::OneOf(arg, values) => {
+                out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(arg)));
+                let last = values.len() - 1;
+                for (index, value) in values.iter().enumerate() {
+                    let miss = u8::from(index == last);
+                    out.push(jump(BPF_JEQ, *value, offset(last - index), miss));
+                }
+            }
+            Test::Pair((one, first), (other, second))
+            | Test::PairBits((one, first), (other, second)) => {
+                let how = if matches!(test, Test::Pair(..)) { BPF_JEQ } else { BPF_JSET };
                 out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(one)));
                 out.push(jump(BPF_JEQ, first, 0, 3));
                 out.push(statement(BPF_LD | BPF_W | BPF_ABS, low(other)));
-                out.push(jump(BPF_JEQ, second, 0, 1));
+                out.push(jump(how, second, 0, 1));
             }
             Test::In(arg, mask, set) | Test::NotIn(arg, mask, set) => {
                 let inside = matches!(test, Test::In(..));

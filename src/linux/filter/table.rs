@@ -1,7 +1,7 @@
 //! Which system calls are refused or notified, and when.
 
 use super::{Action, Decision, Options, Test};
-use crate::linux::sys::nr;
+use crate::linux::sys::{nr, terminal};
 
 const PERM: Action = Action::Errno(libc::EPERM);
 
@@ -29,6 +29,9 @@ pub fn decisions(options: Options) -> Vec<Decision> {
         brokered(options, &mut list);
     }
     processes(options, &mut list);
+    if options.signals {
+        signals(&mut list);
+    }
     forbidden(&mut list);
     list
 }
@@ -80,7 +83,7 @@ fn descriptors(options: Options, list: &mut Vec<Decision>) {
     let mut cases = vec![(is(TIOCSTI), PERM), (is(TIOCLINUX), PERM), (is(TIOCCONS), PERM)];
     if options.broker {
         // Opens a terminal by its master, in a directory that Landlock does not grant.
-        cases.push((is(crate::linux::sys::TIOCGPTPEER), Action::Notify));
+        cases.push((is(terminal::TIOCGPTPEER), Action::Notify));
     }
     // Reading, or writing through a descriptor that is open for writing.
     for allowed in [
@@ -99,10 +102,96 @@ fn descriptors(options: Options, list: &mut Vec<Decision>) {
     for forbidden in [b'f', 0x94, b'X', b'v', 0xf5, b'K', b'r', 0xbc, b'o', b'n', 0x97, 0xcf] {
         cases.push((letter(forbidden), PERM));
     }
+    if options.signals {
+        // FIOSETOWN, SIOCSPGRP: see `signals`.
+        cases.push((Test::OneOf(1, &[0x8901, 0x8902]), PERM));
+        cases.push((is(libc::FIOASYNC as u32), Action::Notify));
+    }
     if options.namespace {
         cases.extend(network_devices());
     }
-    list.push(Decision { nr: libc::SYS_ioctl, cases, otherwise: Action::Allow });
+    let mut otherwise = Action::Allow;
+    if options.devices {
+        cases.push((Test::OneOf(1, HARMLESS), Action::Allow));
+        cases.push((letter(0x89), Action::Allow));
+        cases.extend(terminal::setters().map(|setter| (is(setter), Action::Notify)));
+        otherwise = Action::Errno(libc::EACCES);
+    }
+    list.push(Decision { nr: libc::SYS_ioctl, cases, otherwise });
+}
+
+/// ioctl(2) requests that are open where Landlock holds none of them (before Linux 6.10), beside those on sockets:
+/// they control no device.
+const HARMLESS: &[u32] = &[
+    // What a terminal is like: TCGETS, TCGETA, TCGETS2, TIOCGWINSZ, TIOCGPGRP, TIOCGSID, TIOCOUTQ, TIOCGETD,
+    // TIOCMGET, TIOCGSOFTCAR, TIOCGPTN, TIOCGDEV, TIOCGPKT, TIOCGPTLCK, TIOCGEXCL.
+    0x5401,
+    0x5405,
+    0x802c_542a,
+    0x5413,
+    0x540f,
+    0x5429,
+    0x5411,
+    0x5424,
+    0x5415,
+    0x5419,
+    0x8004_5430,
+    0x8004_5432,
+    0x8004_5438,
+    0x8004_5439,
+    0x8004_5440,
+    // About the caller's own session: TIOCSCTTY, TIOCSPGRP, TIOCNOTTY.
+    0x540e,
+    0x5410,
+    0x5422,
+    // For the master of a terminal alone: TIOCPKT, TIOCSPTLCK, TIOCSIG.
+    0x5420,
+    0x4004_5431,
+    0x4004_5436,
+    // On any file: FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC, FIOQSIZE, FIGETBSZ.
+    0x541b,
+    0x5421,
+    0x5450,
+    0x5451,
+    0x5452,
+    0x5460,
+    2,
+    // RNDGETENTCNT.
+    0x8004_5200,
+    // NS_GET_USERNS, NS_GET_PARENT, NS_GET_NSTYPE, NS_GET_OWNER_UID.
+    0xb701,
+    0xb702,
+    0xb703,
+    0xb704,
+    // EPIOCSPARAMS, EPIOCGPARAMS.
+    0x4008_8a01,
+    0x8008_8a02,
+];
+
+/// What sends signals to other processes, or has the kernel send them: the owner of a file that is read or written
+/// asynchronously gets SIGIO, or whichever signal F_SETSIG says. A terminal makes its foreground group the owner.
+fn signals(list: &mut Vec<Decision>) {
+    const F_SETOWN_EX: u32 = 15;
+    always(
+        list,
+        &[
+            libc::SYS_kill,
+            libc::SYS_tkill,
+            libc::SYS_tgkill,
+            libc::SYS_rt_sigqueueinfo,
+            libc::SYS_rt_tgsigqueueinfo,
+            libc::SYS_pidfd_send_signal,
+        ],
+        Action::Notify,
+    );
+    let asynchronous = ((1, libc::F_SETFL as u32), (2, libc::O_ASYNC as u32));
+    let cases = vec![
+        (Test::Is(1, u32::MAX, libc::F_SETOWN as u32), Action::Notify),
+        (Test::PairBits(asynchronous.0, asynchronous.1), Action::Notify),
+        // Its owner is in memory.
+        (Test::Is(1, u32::MAX, F_SETOWN_EX), PERM),
+    ];
+    list.push(Decision { nr: libc::SYS_fcntl, cases, otherwise: Action::Allow });
 }
 
 /// ioctl(2) requests on network devices, netdevice(7): those that change nothing.

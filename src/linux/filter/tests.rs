@@ -44,7 +44,7 @@ fn run(program: &[Instruction], arch: u32, nr: u32, args: [u64; 6]) -> u32 {
 }
 
 fn all_options() -> impl Iterator<Item = Options> {
-    (0..256u32).map(|bits| Options {
+    (0..1024u32).map(|bits| Options {
         broker: bits & 1 != 0,
         reads: bits & 2 != 0,
         network: bits & 4 != 0,
@@ -53,6 +53,8 @@ fn all_options() -> impl Iterator<Item = Options> {
         learn: bits & 32 != 0,
         makes_sockets: bits & 64 != 0,
         namespace: bits & 128 != 0,
+        signals: bits & 256 != 0,
+        devices: bits & 512 != 0,
     })
 }
 
@@ -66,7 +68,15 @@ fn the_search_decides_as_the_list_does() {
         for nr in 0..600u32 {
             let found: Vec<_> = list.iter().filter(|d| d.nr == i64::from(nr)).collect();
             assert!(found.len() <= 1, "{nr} is decided twice");
-            for args in [[0; 6], [u64::MAX; 6], [1, 1, 1, 1, 1, 1], [2, 2, 6, 0, 0, 0]] {
+            for args in [
+                [0; 6],
+                [u64::MAX; 6],
+                [1, 1, 1, 1, 1, 1],
+                [2, 2, 6, 0, 0, 0],
+                [3, 4, 0x2800, 0, 0, 0],
+                [3, 0x8905, 0, 0, 0, 0],
+                [3, 0x540d, 0, 0, 0, 0],
+            ] {
                 let want = match found.first() {
                     None if i64::from(nr) > nr::LAST => {
                         libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32
@@ -98,8 +108,19 @@ fn sockets_are_decided_by_family_type_and_protocol() {
     let allow = libc::SECCOMP_RET_ALLOW;
     let options = |network, unix_sockets| {
         let (broker, reads, identity, learn) = (true, false, false, false);
-        let (makes_sockets, namespace) = (false, false);
-        Options { broker, reads, network, unix_sockets, identity, learn, makes_sockets, namespace }
+        let (makes_sockets, namespace, signals, devices) = (false, false, false, false);
+        Options {
+            broker,
+            reads,
+            network,
+            unix_sockets,
+            identity,
+            learn,
+            makes_sockets,
+            namespace,
+            signals,
+            devices,
+        }
     };
     let (fenced, unix_only, open) =
         (options(true, true), options(false, true), options(false, false));
@@ -165,7 +186,7 @@ const HARMLESS: &[(&str, &str)] = &[
     (
         "on descriptors that are open, within the access that they were opened with",
         "read write pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2 lseek close close_range \
-         dup dup2 dup3 fcntl flock fsync fdatasync sync_file_range ftruncate fallocate fadvise64 \
+         dup dup2 dup3 flock fsync fdatasync sync_file_range ftruncate fallocate fadvise64 \
          readahead getdents getdents64 sendfile splice tee vmsplice copy_file_range poll ppoll select \
          pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 epoll_ctl_old \
          epoll_wait_old io_setup io_destroy io_getevents io_pgetevents io_submit io_cancel syncfs \
@@ -194,10 +215,6 @@ const HARMLESS: &[(&str, &str)] = &[
         "on another process: held by Landlock's domains, as ptrace(2) is",
         "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease pidfd_getfd kcmp \
          migrate_pages move_pages get_robust_list",
-    ),
-    (
-        "signals: held by Landlock's scope",
-        "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
     ),
     (
         "the process, its threads, its children and its time",
@@ -238,6 +255,8 @@ fn every_system_call_is_decided_or_known_to_be_harmless() {
         learn: false,
         makes_sockets: true,
         namespace: true,
+        signals: true,
+        devices: true,
     };
     let mut list = decisions(options);
     opens(options, &mut list);
@@ -250,4 +269,71 @@ fn every_system_call_is_decided_or_known_to_be_harmless() {
         assert_eq!(usize::from(decided) + harmless, 1, "{name}, number {number}");
     }
     assert_eq!(last, nr::LAST);
+}
+
+#[test]
+fn signals_are_the_brokers_where_no_scope_holds_them() {
+    let allow = libc::SECCOMP_RET_ALLOW;
+    let (notify, refused) = (libc::SECCOMP_RET_USER_NOTIF, Action::Errno(libc::EPERM).value());
+    let (set_flags, own) = (libc::F_SETFL as u64, libc::F_SETOWN as u64);
+    let (quiet, asynchronous) = (libc::O_NONBLOCK as u64, libc::O_ASYNC as u64);
+    for options in all_options() {
+        let program = build(options);
+        let decide = |call: i64, args: [u64; 3]| {
+            let args = [args[0], args[1], args[2], 0, 0, 0];
+            run(&program, AUDIT_ARCH, call as u32, args)
+        };
+        let held = |action| if options.signals { action } else { allow };
+        for call in [
+            libc::SYS_kill,
+            libc::SYS_tkill,
+            libc::SYS_tgkill,
+            libc::SYS_rt_sigqueueinfo,
+            libc::SYS_rt_tgsigqueueinfo,
+            libc::SYS_pidfd_send_signal,
+        ] {
+            assert_eq!(decide(call, [1, 9, 9]), held(notify), "{call}");
+        }
+        for (command, argument, action) in [
+            (own, 1, notify),
+            (15, 1, refused),
+            (set_flags, quiet | asynchronous, notify),
+            (set_flags, quiet, allow),
+            (libc::F_DUPFD as u64, asynchronous, allow),
+            // The kernel takes an unsigned int for the command.
+            (own | 1 << 32, 1, notify),
+        ] {
+            assert_eq!(decide(libc::SYS_fcntl, [3, command, argument]), held(action), "{command}");
+        }
+        for (request, action) in [(0x8901, refused), (0x8902, refused), (0x5452, notify)] {
+            assert_eq!(decide(libc::SYS_ioctl, [3, request, 0]), held(action), "{request:#x}");
+        }
+    }
+}
+
+#[test]
+fn devices_take_no_requests_where_landlock_holds_none() {
+    let (allow, notify) = (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_USER_NOTIF);
+    let (denied, refused) =
+        (Action::Errno(libc::EACCES).value(), Action::Errno(libc::EPERM).value());
+    for options in all_options().filter(|options| !options.namespace) {
+        let program = build(options);
+        let decide = |request: u64| {
+            run(&program, AUDIT_ARCH, libc::SYS_ioctl as u32, [3, request, 0, 0, 0, 0])
+        };
+        let held = |action| if options.devices { action } else { allow };
+        // TCGETS, FIONREAD, SIOCATMARK, FS_IOC_GETFLAGS; TIOCSTI.
+        for request in [0x5401, 0x541b, 0x8905, 0x8008_6601] {
+            assert_eq!(decide(request), allow, "{request:#x}");
+        }
+        assert_eq!(decide(0x5412), refused);
+        // TCSETS, TCSETSF2, TIOCSWINSZ, TIOCNXCL.
+        for request in [0x5402, 0x402c_542d, 0x5414, 0x540d, 1 << 32 | 0x5402] {
+            assert_eq!(decide(request), held(notify), "{request:#x}");
+        }
+        // KVM_CREATE_VM, LOOP_SET_FD, SNDRV_CTL_IOCTL_ELEM_WRITE, HCIDEVUP, TIOCVHANGUP, and nothing at all.
+        for request in [0xae01, 0x4c00, 0xc4c8_5513, 0x4004_48c9, 0x5437, 0] {
+            assert_eq!(decide(request), held(denied), "{request:#x}");
+        }
+    }
 }

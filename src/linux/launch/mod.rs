@@ -16,7 +16,7 @@ use super::oom::Score;
 use super::supervise::{Ending, Signals};
 use super::sys::seccomp::Instruction;
 use super::sys::spawn::{CStrings, Launch};
-use super::sys::{Errno, identity, probe, signals};
+use super::sys::{identity, signals};
 use super::{cgroup, host, inherited, landlock, namespace};
 use crate::cli::TrapFd;
 use crate::cli::error::{Error, Failure};
@@ -217,8 +217,10 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
         unix_sockets: plan.unix_sockets,
         identity: keep != 0,
         learn,
-        makes_sockets: plan.broker && !plan.namespace && !copies_descriptors(&inner),
+        makes_sockets: plan.broker && !plan.namespace && !support.copies_descriptors,
         namespace: plan.namespace,
+        signals: plan.signals,
+        devices: plan.devices,
     };
     let broker = if plan.broker {
         let reporter = Arc::clone(&reporter);
@@ -344,6 +346,7 @@ fn learner(
         return Err(Failure::new(Code::SandboxSetupFailed, message));
     }
     plan.kernel_write.clear();
+    plan.open_devices();
     // Whatever a policy attached to the program narrows, what was learned is to be written afterwards.
     plan.answerable();
     let base = match temporary {
@@ -402,12 +405,6 @@ fn config(
         adviser: Adviser::new(&plan.policy, &host::HostView),
         options,
     }
-}
-
-/// Whether this process may copy descriptors of others: a container's own filter may forbid that.
-fn copies_descriptors(any: &impl std::os::fd::AsRawFd) -> bool {
-    let copied = probe::copy_descriptor(rustix::process::getpid().as_raw_nonzero().get(), any);
-    !matches!(copied, Err(Errno::PERM | Errno::NOSYS))
 }
 
 /// The rule that denies it; none where another one wins.

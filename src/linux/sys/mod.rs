@@ -23,6 +23,7 @@ pub mod slice;
 pub mod socket;
 pub mod spawn;
 pub mod stop;
+pub mod terminal;
 
 pub use rustix::io::Errno;
 
@@ -105,24 +106,4 @@ pub fn enter_domain(ruleset: std::os::fd::BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: by-value system call.
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) })
         .map(|_| ())
-}
-
-/// ioctl(2) request that opens the other end of a pseudoterminal, see ioctl_tty(2).
-pub const TIOCGPTPEER: u32 = 0x5441;
-
-/// Opens the terminal whose master is `master`, with the flags of open(2).
-///
-/// # Errors
-///
-/// As ioctl_tty(2): `ENOTTY` when it is no master.
-pub fn terminal_of(
-    master: &std::os::fd::OwnedFd,
-    flags: i32,
-) -> Result<std::os::fd::OwnedFd, Errno> {
-    use std::os::fd::{AsRawFd, FromRawFd};
-    // SAFETY: by-value ioctl; the descriptor that it returns is new, and ours.
-    unsafe {
-        let fd = libc::ioctl(master.as_raw_fd(), TIOCGPTPEER as libc::Ioctl, flags);
-        check(i64::from(fd)).map(|_| std::os::fd::OwnedFd::from_raw_fd(fd))
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::{Errno, check};
 use std::ffi::c_int;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// A set of signals.
 #[derive(Clone, Copy)]
@@ -172,4 +173,30 @@ impl Ignored {
 pub fn signal_thread(tid: i32, signal: c_int) {
     // SAFETY: by value; the target waits for our answer, so the number is its own.
     unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
+}
+
+/// What a `siginfo_t` takes in memory, in bytes.
+pub const INFO: usize = 128;
+
+/// Sends `signal` to the process of `pidfd`, pidfd_send_signal(2), with `info`, a `siginfo_t`, or as kill(2) does.
+///
+/// # Errors
+///
+/// As pidfd_send_signal(2): `ESRCH` once it was waited for.
+pub fn send(pidfd: BorrowedFd<'_>, signal: c_int, info: Option<&[u8; INFO]>) -> Result<(), Errno> {
+    let info = info.map_or(std::ptr::null(), |info| info.as_ptr());
+    // SAFETY: `info` is NULL or covers a `siginfo_t`, which the kernel only reads.
+    let sent =
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, info, 0) };
+    check(sent).map(|_| ())
+}
+
+/// Sends `signal` to thread `tid`, if it is one of process `tgid`, tgkill(2).
+///
+/// # Errors
+///
+/// As tgkill(2).
+pub fn send_to_thread(tgid: i32, tid: i32, signal: c_int) -> Result<(), Errno> {
+    // SAFETY: by value; whose numbers these are, callers have found out.
+    check(unsafe { libc::syscall(libc::SYS_tgkill, tgid, tid, signal) }).map(|_| ())
 }
