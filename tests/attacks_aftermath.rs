@@ -65,9 +65,6 @@ fn no_name_of_a_shared_memory_file_stays() {
 /// directory of one that was killed before its watcher was there, nor what is in one later.
 #[test]
 fn a_killed_launcher_leaves_no_temporary_directory() {
-    if !support::have::have("a watcher", &["landlock6"]) {
-        return;
-    }
     const KILLS: u32 = 200;
     let bed = Bed::new(&[]);
     let parent = bed.root().join("out");

@@ -205,11 +205,9 @@ fn no_process_of_the_launcher_is_looked_into_or_changed() {
         let own: Vec<&str> = lines.lines().filter(|line| line.starts_with("own ")).collect();
         assert_eq!(own.len(), calls, "{network}: {lines}");
         assert!(own.iter().all(|line| line.ends_with(" 0")), "{network}: {lines}");
-        // The launcher and what was there before; then what is made for the run, which need not have its name yet.
-        let mut expected = 2;
-        if support::have::have("helpers", &["landlock6"]) {
-            expected += 1;
-        }
+        // The launcher, what was there before, and the watcher; then what else is made for the run, which need not
+        // have its name yet.
+        let mut expected = 3;
         if support::have::have("helpers", &["userns"]) {
             expected += helpers;
         }

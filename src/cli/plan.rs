@@ -130,6 +130,10 @@ mod linux {
         network: bool,
         /// Whether Unix sockets are fenced.
         unix_sockets: bool,
+        /// Whether the broker holds signals, since Landlock does not.
+        signals: bool,
+        /// Whether the filter and the broker hold requests on devices, since Landlock does not.
+        devices: bool,
     }
 
     #[derive(Serialize)]
@@ -174,6 +178,8 @@ mod linux {
             reads: plan.reads,
             network: plan.network,
             unix_sockets: plan.unix_sockets,
+            signals: plan.signals,
+            devices: plan.devices,
         };
         output::document(args.inspect.output.format, &report, || text(&report))?;
         Ok(u8::from(!runs))
@@ -253,6 +259,17 @@ mod linux {
                 &mut text,
                 format_args!("sockets are the host's: a network namespace is refused ({errno})"),
             ),
+        }
+        for (held, what) in [
+            (report.signals, "signals are held by the broker, before Linux 6.12"),
+            (
+                report.devices,
+                "requests on devices are held by the filter and the broker, before Linux 6.10",
+            ),
+        ] {
+            if held {
+                line(&mut text, format_args!("{what}"));
+            }
         }
         for Shortcoming { what, accepted } in &report.shortfalls {
             let state = if *accepted { "accepted" } else { "refuses the run" };

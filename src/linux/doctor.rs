@@ -8,7 +8,7 @@ use super::sys::probe::{
 };
 use super::sys::{self, Errno, memory, needs, seccomp};
 use super::{filter, host, landlock, launch};
-use crate::plan::{Ceiling, Grant, HostSupport, IOCTL_ABI, Layer, SCOPED_ABI, Writing};
+use crate::plan::{Ceiling, Grant, HostSupport, Layer, SCOPED_ABI, Writing};
 use crate::policy::{Limits, Located, Origin};
 use crate::trap::errno;
 use rustix::fs::{Mode, OFlags};
@@ -171,7 +171,6 @@ pub fn examine() -> Report {
     add("landlock", true, apart(|| denies_a_write(host, directory.as_deref())));
     add("landlock-errata", false, outcome(errata()));
     add("landlock-signals", scoped, apart(|| keeps_signals_inside(host)));
-    add("device-requests", false, outcome(devices(host)));
     add("seccomp-listener", broker, apart(answers_a_notification));
     add("process-memory", broker, apart(|| with_child(reads_memory)));
     add("pidfd-getfd", false, apart(|| with_child(copies_descriptors)));
@@ -270,20 +269,6 @@ fn errata() -> Trial {
         true => "no erratum is fixed in this kernel, or none applies to it".to_owned(),
         false => format!("fixed in this kernel: {}", fixed.join(", ")),
     })
-}
-
-/// Who may read a device does not control it.
-fn devices(host: HostSupport) -> Trial {
-    if host.landlock_abi >= IOCTL_ABI {
-        return works("held by Landlock");
-    }
-    let message = match (host.nested, host.copies_descriptors) {
-        (false, true) => return works("held by the filter and the broker"),
-        _ => format!(
-            "needs Landlock ABI {IOCTL_ABI} (Linux 6.10), or a broker that pidfd_getfd(2) is open to: a run takes --accept devices"
-        ),
-    };
-    Err(Outcome { status: Status::Unavailable, errno: None, message })
 }
 
 /// A domain keeps its signals inside: the process outside that is tried is the one that waits for
@@ -398,7 +383,8 @@ fn reads_memory(subject: &Subject<'_>) -> Trial {
 fn copies_descriptors(subject: &Subject<'_>) -> Trial {
     let copied = copy_descriptor(subject.pid, subject.open);
     copied.map_err(refused(
-        "pidfd_getfd (the broker then makes the stream sockets of a run itself)",
+        "pidfd_getfd (the broker then makes the stream sockets of a run itself, and before Linux 6.10 a run \
+            takes --accept devices)",
     ))?;
     works("a descriptor of a child can be copied")
 }

@@ -35,9 +35,9 @@ use std::time::Duration;
 /// The program under test.
 pub const LANDSTRIP: &str = env!("CARGO_BIN_EXE_landstrip");
 
-/// An option of `run`: what Landlock cannot hold before Linux 6.12, or inside another run before 6.7, refuses no
-/// run of a test. A test about it needs `landlock6`.
-pub const ACCEPT: &str = "--accept=signals,nested,unix-sockets";
+/// An option of `run`: what Landlock cannot hold inside another run before Linux 6.12, and of abstract sockets, refuses
+/// no run of a test. A test about it needs `landlock6`.
+pub const ACCEPT: &str = "--accept=signals,devices,nested,unix-sockets";
 
 /// How long anything may take before it counts as hung. It is for a machine that is busy with something else.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -62,6 +62,41 @@ pub fn without_namespaces<T>(work: impl FnOnce() -> T) -> T {
     let done = work();
     NO_NAMESPACES.set(false);
     done
+}
+
+thread_local! {
+    static OLDER: std::cell::Cell<Option<i64>> = const { std::cell::Cell::new(None) };
+}
+
+/// Does `work` with launchers that are told of no newer Landlock than that of version `abi`; nothing is accepted then.
+/// It takes `cmd:strace`, but on a kernel that has no newer one.
+pub fn on_landlock<T>(abi: i64, work: impl FnOnce() -> T) -> T {
+    OLDER.set(Some(abi));
+    let done = work();
+    OLDER.set(None);
+    done
+}
+
+/// How a launcher is started, up to its own arguments.
+pub fn launcher() -> Vec<String> {
+    let Some(abi) = OLDER.get() else { return vec![LANDSTRIP.to_owned()] };
+    let mut command = Vec::new();
+    if have::landlock() > abi {
+        // Its first question is about the version.
+        let inject = format!("inject=landlock_create_ruleset:retval={abi}:when=1");
+        let trace = ["strace", "-o", "/dev/null", "-e", "trace=landlock_create_ruleset", "-e"];
+        command.extend(trace.map(str::to_owned).into_iter().chain([inject]));
+    }
+    command.push(LANDSTRIP.to_owned());
+    command
+}
+
+/// [`launcher`], to run something.
+pub fn runner() -> Vec<String> {
+    let mut command = launcher();
+    command.push("run".to_owned());
+    command.extend(OLDER.get().is_none().then(|| ACCEPT.to_owned()));
+    command
 }
 
 /// One temporary directory with `in` and `out`.
@@ -182,7 +217,7 @@ impl Bed {
         if !spawn.iter().any(|o| o.starts_with('3')) {
             command.arg(self.fill("3>{root}/traps"));
         }
-        command.args(["--", LANDSTRIP, "run", ACCEPT, "--trap-fd", "3", "-p"]);
+        command.arg("--").args(runner()).args(["--trap-fd", "3", "-p"]);
         command.arg(self.policy(policy)).args(&ours).arg("--");
         command.args(program.iter().map(|a| self.fill(a)));
         command

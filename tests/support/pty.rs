@@ -1,6 +1,6 @@
 //! Programs on a terminal of their own.
 
-use super::{ACCEPT, Bed, LANDSTRIP, PATIENCE, probe, wait};
+use super::{Bed, PATIENCE, probe, runner, wait};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
@@ -33,12 +33,18 @@ impl Terminal {
 
     /// Starts a shell script in a sandbox.
     pub fn sandboxed(bed: &Bed, script: &str) -> Terminal {
+        Terminal::boxed(bed, &["/bin/sh", "-c", script])
+    }
+
+    /// Starts a program in a sandbox.
+    pub fn boxed(bed: &Bed, program: &[&str]) -> Terminal {
         let policy = bed.policy(&json!({"filesystem": {"allowWrite": ["{in}"]}}));
         let policy = policy.display().to_string();
-        Terminal::start(
-            bed,
-            &[LANDSTRIP, "run", ACCEPT, "-p", &policy, "--", "/bin/sh", "-c", script],
-        )
+        let runner = runner();
+        let mut command: Vec<&str> = runner.iter().map(String::as_str).collect();
+        command.extend(["-p", &policy, "--"]);
+        command.extend(program);
+        Terminal::start(bed, &command)
     }
 
     /// Types.
@@ -49,21 +55,34 @@ impl Terminal {
     /// Reads until `text` has come since the last call, and forgets what came up to it.
     pub fn expect(&mut self, text: &str) {
         let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(at) = self.seen.find(text) {
-                self.seen.drain(..at + text.len());
-                return;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            let limit = left.try_into().expect("a timeout");
-            let mut fds = [PollFd::new(&self.near, PollFlags::IN)];
-            let ready = poll(&mut fds, Some(&limit)).expect("poll");
-            let mut buffer = [0; 4096];
-            let size =
-                if ready == 0 { 0 } else { rustix::io::read(&self.near, &mut buffer).unwrap_or(0) };
-            assert!(size > 0, "no {text:?} after {:?}", self.seen);
-            self.seen += &String::from_utf8_lossy(&buffer[..size]);
+        while !self.seen.contains(text) {
+            self.more(text, until);
         }
+        let at = self.seen.find(text).expect("seen");
+        self.seen.drain(..at + text.len());
+    }
+
+    /// Reads what comes next, on the way to `text`.
+    fn more(&mut self, text: &str, until: Instant) {
+        let left = until.saturating_duration_since(Instant::now());
+        let limit = left.try_into().expect("a timeout");
+        let mut fds = [PollFd::new(&self.near, PollFlags::IN)];
+        let ready = poll(&mut fds, Some(&limit)).expect("poll");
+        let mut buffer = [0; 4096];
+        let size =
+            if ready == 0 { 0 } else { rustix::io::read(&self.near, &mut buffer).unwrap_or(0) };
+        assert!(size > 0, "no {text:?} after {:?}", self.seen);
+        self.seen += &String::from_utf8_lossy(&buffer[..size]);
+    }
+
+    /// The rest of the line.
+    pub fn line(&mut self) -> String {
+        let until = Instant::now() + PATIENCE;
+        while !self.seen.contains('\n') {
+            self.more("a line", until);
+        }
+        let at = self.seen.find('\n').expect("seen");
+        self.seen.drain(..=at).collect()
     }
 
     /// Takes the terminal away.

@@ -53,7 +53,9 @@ impl Task<'_> {
         stat: &Stat,
     ) -> Result<bool, Errno> {
         let given = (stat.st_dev, stat.st_ino, Access::Write);
-        if !is_device(stat) || request.writes() || self.broker.inherited.contains(&given) {
+        // Without the right of Landlock's, what is asked of a device is held when it is asked.
+        let held = self.broker.options.devices || self.broker.inherited.contains(&given);
+        if !is_device(stat) || request.writes() || held {
             return Ok(false);
         }
         let verdict = self.decide(Access::Write, object.named()?);

@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// The largest number of a signal.
 const LAST: i32 = 64;
 /// How often the members of a group are looked for.
-const ROUNDS: usize = 64;
+const ROUNDS: usize = 256;
 /// Where `si_code` is in a `siginfo_t`, behind the signal and an error.
 const CODE: std::ops::Range<usize> = 8..12;
 /// `si_code` of tkill(2).
@@ -141,7 +141,8 @@ impl Task<'_> {
         if (status.blocked | status.ignored) & 1 << (libc::SIGTTOU - 1) != 0 {
             return Ok(());
         }
-        let members = self.members(Many::Group(own.group))?;
+        let mut members = Vec::new();
+        self.each_member(Many::Group(own.group), |id, session| members.push((id, session)))?;
         let is_looked_after = members.iter().any(|(_, member)| {
             let parent = self.session(member.parent);
             parent.is_ok_and(|p| p.group != member.group && p.leader == member.leader)
@@ -204,56 +205,47 @@ impl Task<'_> {
 
     /// Sends `signal` to each process of the run among many.
     ///
-    /// The kernel does so at once, and here others may fork meanwhile. So they are looked for until there is no new
-    /// one, and only then signalled: what a handler starts gets no signal that was before it. Who is killed or
-    /// stopped handles nothing, and leaves nobody.
+    /// The kernel does so at once, and here others may fork meanwhile. Who is killed or stopped handles nothing, so
+    /// that they are signalled as they are found, until there is no new one. With other signals they are all found
+    /// before: what a handler starts gets none.
     fn signal_many(&self, whom: Many, signal: i32) -> Result<Answer, Errno> {
         let own = self.own_process()?;
-        let final_one = matches!(signal, libc::SIGKILL | libc::SIGSTOP);
+        let at_once = matches!(signal, libc::SIGKILL | libc::SIGSTOP);
         let mut known = HashSet::new();
+        let mut found = Vec::new();
         let mut results = Vec::new();
         for _ in 0..ROUNDS {
-            let found = self.new_members(whom, &mut known)?;
-            let others = found.iter().filter(|(id, _)| *id != own);
-            results.extend(others.map(|(id, session)| self.signal_member(*id, session, signal)));
-            if found.is_empty() || !final_one {
+            let before = known.len();
+            let all =
+                self.each_member(whom, |id, session| match known.insert((id, session.start)) {
+                    true if id == own => {}
+                    true if at_once => results.push(self.signal_member(id, &session, signal)),
+                    true => found.push((id, session)),
+                    false => {}
+                })?;
+            // One that ended before it was looked at may have left a child that was not there to be seen yet.
+            if known.len() == before && (all || !at_once) {
                 break;
             }
         }
+        results.extend(found.iter().map(|(id, seen)| self.signal_member(*id, seen, signal)));
         match whom {
             Many::Group(_) => {
                 // The caller last: it may not live to see the others.
                 if known.iter().any(|(id, _)| *id == own) {
                     results.push(self.signal_process(own, signal, None).map(drop));
                 }
-                let reached = results.iter().any(Result::is_ok);
-                let last = results.pop().unwrap_or(Err(Errno::SRCH));
-                if reached { Ok(Answer::Value(0)) } else { last.map(|()| Answer::Value(0)) }
+                let reached = results.iter().find(|result| result.is_ok()).copied();
+                let last = reached.or(results.pop()).unwrap_or(Err(Errno::SRCH));
+                last.map(|()| Answer::Value(0))
             }
             // There are always others; to be let at none of them is no error.
             Many::All => {
-                let failed = |result: &Result<(), Errno>| matches!(result, Err(errno) if *errno != Errno::PERM && *errno != Errno::SRCH);
-                results.into_iter().rfind(failed).unwrap_or(Ok(())).map(|()| Answer::Value(0))
+                let mut failed = results.into_iter().filter_map(Result::err);
+                let failed = failed.rfind(|errno| !matches!(*errno, Errno::PERM | Errno::SRCH));
+                failed.map_or(Ok(Answer::Value(0)), Err)
             }
         }
-    }
-
-    /// Those among many that are not `known`, until there is no new one.
-    fn new_members(
-        &self,
-        whom: Many,
-        known: &mut HashSet<(i32, i64)>,
-    ) -> Result<Vec<(i32, Session)>, Errno> {
-        let mut found = Vec::new();
-        for _ in 0..ROUNDS {
-            let before = found.len();
-            let members = self.members(whom)?.into_iter();
-            found.extend(members.filter(|(id, session)| known.insert((*id, session.start))));
-            if found.len() == before {
-                break;
-            }
-        }
-        Ok(found)
     }
 
     /// Sends `signal` to process `id`, if it is the one that was seen.
@@ -266,18 +258,27 @@ impl Task<'_> {
         signals::send(process.as_fd(), signal, None)
     }
 
-    /// The processes among many, of the run or not, as they were a moment ago.
-    fn members(&self, whom: Many) -> Result<Vec<(i32, Session)>, Errno> {
+    /// Calls `act` for each process among many, of the run or not, as it is then; whether none ended before that.
+    fn each_member(&self, whom: Many, mut act: impl FnMut(i32, Session)) -> Result<bool, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::openat(&self.broker.proc, c".", flags, Mode::empty())?;
-        let ids = Dir::new(proc)?
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok());
-        let all = ids.filter_map(|id| Some((id, self.session(id).ok()?)));
-        Ok(match whom {
-            Many::All => all.collect(),
-            Many::Group(group) => all.filter(|(_, session)| session.group == group).collect(),
-        })
+        let mut all = true;
+        for entry in Dir::new(proc)?.flatten() {
+            let Some(id) = entry.file_name().to_str().ok().and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
+            let Ok(session) = self.session(id) else {
+                all = false;
+                continue;
+            };
+            if matches!(whom, Many::All)
+                || matches!(whom, Many::Group(group) if group == session.group)
+            {
+                act(id, session);
+            }
+        }
+        Ok(all)
     }
 
     /// The process behind a pidfd of ours.

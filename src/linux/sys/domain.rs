@@ -233,11 +233,13 @@ fn kill_domain() {
     unsafe { libc::kill(-1, libc::SIGKILL) };
 }
 
-/// Kills the processes that this one can look at, until there are none. For those who know that these are of the
+/// Kills the processes that this one can look at, until none is found. For those who know that these are of the
 /// domain. Only makes system calls.
 fn kill_seen() {
     let end = Instant::now() + LONGEST;
-    while kill_once() && Instant::now() < end {
+    let mut calm = 0;
+    while calm < CALM && Instant::now() < end {
+        calm = if kill_once() { 0 } else { calm + 1 };
         std::thread::sleep(LOOK);
     }
 }
@@ -257,19 +259,19 @@ fn kill_once() -> bool {
     any
 }
 
-/// Kills process `pid` if it can be looked at; whether it was there. The descriptor comes first: by that, the signal
-/// reaches no other one than the one that was looked at.
+/// Kills process `pid` if it can be looked at; whether it was there, or has been. The descriptor comes first: by that, the signal reaches no other one than the one that was
+/// looked at.
 fn kill_if_seen(pid: i32) -> bool {
     let Some(Ok(process)) = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()))
     else {
-        return false;
+        return true;
     };
     // Who has ended stays to be seen until it is waited for.
     let mut fds = [PollFd::new(&process, PollFlags::IN)];
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut fds, Some(&now)) == Ok(0)
         && can_look_at(pid)
-        && pidfd_send_signal(&process, Signal::KILL).is_ok()
+        && pidfd_send_signal(&process, Signal::KILL) != Err(Errno::PERM)
 }
 
 /// Whether the kernel lets this process look at process `pid`, `PTRACE_MODE_READ_REALCREDS` of ptrace(2). Of the calls
@@ -361,6 +363,9 @@ extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
 const WAKE_UP: Duration = Duration::from_millis(20);
 /// How often it looks for processes to kill, and how long: one in uninterruptible sleep can stay for longer.
 const LOOK: Duration = Duration::from_millis(1);
+/// How often it has to find none: a process that ended just then, or a number that is used from the start again, can hide
+/// another one.
+const CALM: u32 = 3;
 const LONGEST: Duration = Duration::from_secs(5);
 /// How many times it tries to remove a directory.
 const LAST_TRIES: usize = 100;

@@ -54,7 +54,7 @@ const TRIALS: &[Trial] = &[
     ("getcwd", c::SYS_getcwd, [0; 4]),
     ("getdents64", c::SYS_getdents64, [NONE, 0, 0, 0]),
     ("getxattr", c::SYS_getxattr, [0; 4]),
-    ("ioctl", c::SYS_ioctl, [NONE, 0, 0, 0]),
+    ("ioctl", c::SYS_ioctl, [NONE, c::FIOCLEX as i64, 0, 0]),
     ("lseek", c::SYS_lseek, [NONE, 0, 0, 0]),
     ("mkdirat", c::SYS_mkdirat, [NONE, 0, 0, 0]),
     ("newfstatat", c::SYS_newfstatat, [NONE, 0, 0, 0]),
