@@ -114,18 +114,26 @@ impl Task<'_> {
             return Ok(true);
         }
         let stat = rustix::fs::fstat(copy)?;
-        if (major(stat.st_rdev), minor(stat.st_rdev)) == (5, 0) {
-            return Ok(!self.is_taken_terminal(&self.terminal_at(number)?)?);
-        }
+        let terminal = match (major(stat.st_rdev), minor(stat.st_rdev)) {
+            // /dev/tty.
+            (5, 0) => self.terminal_at(number)?,
+            _ => {
+                let path = self.broker.path_of(copy.as_fd())?;
+                Object { fd: copy.try_clone().map_err(|_| Errno::MFILE)?, path }
+            }
+        };
+        let stat = rustix::fs::fstat(&terminal.fd)?;
         if self.broker.inherited.contains(&(stat.st_dev, stat.st_ino, Access::Write)) {
             return Ok(true);
         }
-        let path = self.broker.path_of(copy.as_fd())?;
-        let object = Object { fd: copy.try_clone().map_err(|_| Errno::MFILE)?, path };
-        let verdict = self.decide(Access::Write, object.named()?);
-        Ok(verdict.is_allowed()
-            && !self.is_closed_control(object.fd.as_fd(), &verdict)
-            && !self.is_foreign_terminal(&object)?)
+        let verdict = self.decide(Access::Write, terminal.named()?);
+        if !verdict.is_allowed() || self.is_closed_control(terminal.fd.as_fd(), &verdict) {
+            return Ok(false);
+        }
+        // Who is in its session need not descend from who made it.
+        Ok(!self.is_foreign_terminal(&terminal)?
+            || self.session(self.tid())?.terminal == number
+                && !self.is_taken_terminal(&terminal)?)
     }
 }
 
