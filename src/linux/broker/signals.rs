@@ -38,10 +38,12 @@ impl Task<'_> {
     pub(super) fn kill(&self) -> Result<Answer, Errno> {
         let (id, signal) = (self.int(0), self.int(1));
         match id {
-            i32::MIN => Err(Errno::SRCH),
             -1 => self.signal_many(Many::All, signal),
             0 => self.signal_many(Many::Group(self.session(self.tid())?.group), signal),
-            ..0 => self.signal_many(Many::Group(-id), signal),
+            ..0 => match id.checked_neg() {
+                Some(group) => self.signal_many(Many::Group(group), signal),
+                None => Err(Errno::SRCH),
+            },
             _ if self.is_own(id)? => Ok(Answer::Continue),
             _ => self.signal_process(id, signal, None),
         }
