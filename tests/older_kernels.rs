@@ -79,6 +79,14 @@ fn nothing_is_refused() {
         let run = on_landlock(abi, || bed.launch(&policy(), &[], &["true"]));
         assert_eq!(run.code, Some(0), "{abi}: {run:?}");
         let command = on_landlock(abi, launcher);
+        let mut learn = bed.command(command[0].as_ref());
+        learn
+            .args(&command[1..])
+            .args(["learn", "-o"])
+            .arg(bed.root().join(format!("learned-{abi}")));
+        learn.args(["--", "true"]);
+        let learn = finish(learn, &bed.root().join("none"));
+        assert_eq!(learn.code, Some(0), "{abi}: {learn:?}");
         let mut plan = bed.command(command[0].as_ref());
         plan.args(&command[1..]).args(["policy", "plan", "--format", "json", "-p"]);
         let plan = finish(

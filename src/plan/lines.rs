@@ -69,6 +69,9 @@ pub(super) const SIGNALS: &str = "signals";
 /// The shortfall of one that holds no requests on devices.
 pub(super) const DEVICES: &str = "devices";
 
+/// The shortfalls about Unix sockets.
+pub(super) const SOCKETS: &str = "unix-sockets";
+
 /// The names of the shortfalls that can be accepted.
 pub const ACCEPTABLE: [&str; 9] = [
     SIGNALS,
@@ -78,7 +81,7 @@ pub const ACCEPTABLE: [&str; 9] = [
     "local-ports",
     "domains",
     "local-binding",
-    "unix-sockets",
+    SOCKETS,
     "limits",
 ];
 
@@ -125,7 +128,7 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
     {
         let message = "Landlock before ABI 6 (Linux 6.12) cannot keep abstract sockets inside: a datagram \
             socket, which this line opens, sends to those of processes outside";
-        add("unix-sockets", message, Some(&all.origin), true);
+        add(SOCKETS, message, Some(&all.origin), true);
     }
     if host.landlock_abi < TCP_ABI && !policy.network.allow_network && host.nested {
         let message = "inside another run no internet socket is made, but one that is handed in is held by \
@@ -177,10 +180,10 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
         let outer =
             "inside another run no Unix socket is connected to: only a broker can say which";
         for rule in &network.allow_unix_sockets {
-            add("unix-sockets", outer, Some(&rule.origin), true);
+            add(SOCKETS, outer, Some(&rule.origin), true);
         }
         if let Some(all) = network.allow_all_unix_sockets.as_ref().filter(|all| all.value) {
-            add("unix-sockets", outer, Some(&all.origin), true);
+            add(SOCKETS, outer, Some(&all.origin), true);
         }
     }
     found.extend(limits::shortfalls(&policy.limits, host));

@@ -303,9 +303,11 @@ impl Plan {
         self.inner.signals = false;
     }
 
-    /// For a run that is learned from, which may control every device.
-    pub fn open_devices(&mut self) {
+    /// For a run that is learned from: it may control every device, and send to every socket.
+    pub fn learnable(&mut self) {
         self.devices = false;
+        self.shortfalls
+            .retain(|shortfall| ![lines::DEVICES, lines::SOCKETS].contains(&shortfall.name));
     }
 
     /// For every line of the policy, who holds it; `daemons` are the sockets as good as the host.

@@ -156,6 +156,9 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     if own_pids {
         plan.in_own_pids();
     }
+    if job.learn.is_some() {
+        plan.learnable();
+    }
     refuse_shortfalls(&plan, &job.accept)?;
     let door = job.inside.as_mut().and_then(|inside| inside.door.take());
     let queries = answers
@@ -346,7 +349,6 @@ fn learner(
         return Err(Failure::new(Code::SandboxSetupFailed, message));
     }
     plan.kernel_write.clear();
-    plan.open_devices();
     // Whatever a policy attached to the program narrows, what was learned is to be written afterwards.
     plan.answerable();
     let base = match temporary {

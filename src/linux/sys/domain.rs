@@ -259,8 +259,8 @@ fn kill_once() -> bool {
     any
 }
 
-/// Kills process `pid` if it can be looked at; whether it was there, or has been. The descriptor comes first: by that, the signal reaches no other one than the one that was
-/// looked at.
+/// Kills process `pid` if it can be looked at; whether it was there, or has been. The descriptor comes first: by that, the
+/// signal reaches no other one than the one that was looked at.
 fn kill_if_seen(pid: i32) -> bool {
     let Some(Ok(process)) = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()))
     else {
@@ -363,10 +363,10 @@ extern "C" fn watcher_main(argument: *mut c_void) -> c_int {
 const WAKE_UP: Duration = Duration::from_millis(20);
 /// How often it looks for processes to kill, and how long: one in uninterruptible sleep can stay for longer.
 const LOOK: Duration = Duration::from_millis(1);
-/// How often it has to find none: a process that ended just then, or a number that is used from the start again, can hide
-/// another one.
-const CALM: u32 = 3;
 const LONGEST: Duration = Duration::from_secs(5);
+/// How often in a row it has to find none: a process that ended just then, or a number that is used from the start again,
+/// can hide another one.
+const CALM: u32 = 3;
 /// How many times it tries to remove a directory.
 const LAST_TRIES: usize = 100;
 
