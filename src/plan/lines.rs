@@ -114,7 +114,7 @@ pub(super) fn shortfalls(policy: &ResolvedPolicy, host: HostSupport) -> Vec<Shor
     } else {
         if host.landlock_abi < SCOPED_ABI && host.nested {
             let message = "inside another run signals are held by Landlock alone, which needs ABI 6 (Linux \
-                6.12): the program could signal the other processes of the outer run";
+                6.12): the program could signal the other processes of the outer run, its own launcher among them";
             add(SIGNALS, message, None, true);
         }
         if host.landlock_abi < IOCTL_ABI
