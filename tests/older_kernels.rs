@@ -456,7 +456,7 @@ top = os.fork()
 if top == 0:
     os.setpgid(0, 0)
     os.close(r)
-    for _ in range(8):
+    for _ in range(2):
         if os.fork() == 0:
             # Each ends, and goes on in its child.
             while os.fork(): os._exit(0)
@@ -790,7 +790,7 @@ fn an_orphaned_group_is_not_stopped() {
 import errno, os, pty, termios
 child, m = pty.fork()
 if child:
-    print(os.read(m, 100).decode(), os.waitpid(child, 0)[1])
+    print(os.read(m, 100).decode(), os.waitpid(child, 0)[1], flush=True)
     os._exit(0)
 r, w = os.pipe()
 leader = os.fork()
@@ -823,8 +823,10 @@ fn devices_hear_no_other_requests() {
     assert_eq!(bed.bare(&ops).lines[1..], ["ENOTTY"; 3]);
     let run = on_landlock(NO_IOCTL, || bed.boxed(&policy(), &ops));
     assert_eq!(run.lines[1..], ["EACCES"; 3], "{run:?}");
-    let run = on_landlock(NO_SCOPES, || bed.boxed(&policy(), &ops));
-    assert_eq!(run.lines[1..], ["ENOTTY"; 3], "{run:?}");
+    if support::have::landlock() >= NO_SCOPES {
+        let run = on_landlock(NO_SCOPES, || bed.boxed(&policy(), &ops));
+        assert_eq!(run.lines[1..], ["ENOTTY"; 3], "{run:?}");
+    }
 }
 
 /// A policy that opens a device leaves requests on all of them open, which has to be accepted.

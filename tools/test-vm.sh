@@ -74,7 +74,7 @@ stage $debug/landstrip
 stage $debug/examples/probe
 cat >"$work/tree/inside.sh" <<EOF
 cd $PWD
-export LANDSTRIP_TEST_HAVE=${LANDSTRIP_TEST_HAVE:-}
+export HOME=/root LANDSTRIP_TEST_HAVE=${LANDSTRIP_TEST_HAVE:-}
 tools/test-vm.sh --inside ${tests[*]}
 EOF
 disk "$work/tests" 4G "$work/tree"
