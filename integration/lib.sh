@@ -77,17 +77,18 @@ export sized='until size=$(stty size 2>/dev/null) && [ "$size" ]; do :; done; ec
 # checks FILE CLEAN: the checks of a file, and CLEAN after them; where one fails, all of it once more. Engines have
 # races of their own, and a busy machine loses one in thousands. `summary` names what passes only then.
 checks() {
-    local all=$results try
-    export results=$all.topic
-    for try in first second; do
+    # Names that no file of checks has for its own.
+    local checks_results=$results checks_round
+    export results=$checks_results.topic
+    for checks_round in first second; do
         : > "$results"
         . "$1"
         "$2"
         grep -q '^bad ' "$results" || break
-        [ "$try" = second ] || sed -n 's/^bad /unlucky /p' "$results" >> "$all"
+        [ "$checks_round" = second ] || sed -n 's/^bad /unlucky /p' "$results" >> "$checks_results"
     done
-    cat "$results" >> "$all"
-    export results=$all
+    cat "$results" >> "$checks_results"
+    export results=$checks_results
 }
 
 # skip NAME REASON: what is not checked here, and why.
