@@ -181,7 +181,8 @@ pub fn run(mut job: Job) -> Result<u8, Error> {
     let (namespace, names, network) = match served {
         // In a container where the operator opens no host: what else may list some reaches what that does.
         None => {
-            let unlisted = match (&queries, learn) {
+            // A policy that is attached to the program holds here, too.
+            let unlisted = match (&queries, learn && !plan.network) {
                 (_, true) => Unlisted::Learned,
                 (Some(_), _) => Unlisted::Asked,
                 (None, _) => Unlisted::Refused,

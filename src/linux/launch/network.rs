@@ -29,7 +29,7 @@ pub fn serve_network(
     };
     let hosts = Hosts::new(&plan.policy.network).filter(|_| plan.network);
     let hosts = match unlisted {
-        Unlisted::Learned if !plan.network => Some(Hosts::default()),
+        Unlisted::Learned => Some(Hosts::default()),
         _ => hosts,
     };
     let hosts = hosts.filter(|_| plan.broker);
