@@ -496,6 +496,34 @@ fn names_are_learned() {
     assert_eq!(lab.policy("p.json")["network"], network, "{answer:#?}");
 }
 
+/// What a policy attached to the program closes stays closed, whoever asks the proxy for it.
+#[test]
+fn an_attached_list_of_hosts_holds_while_learning() {
+    if !have("the policy of a program", &["xattr", "cmd:curl"]) {
+        return;
+    }
+    let lab = Lab::new();
+    let proxy = format!("http://127.0.0.1:{}", answering("far away"));
+    let tool = lab.text("w/tool");
+    let script = "#!/bin/sh\ncurl -sS http://a.far.example/; curl -sS http://b.far.example/\n";
+    std::fs::write(&tool, script).expect("a script");
+    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("chmod");
+    let learn = || {
+        let policy = lab.text("p.json");
+        let args = ["learn", "--force", "-o", &policy, "--", &tool];
+        let mut command = lab.command(LANDSTRIP, &args);
+        command.env("http_proxy", &proxy).env("https_proxy", &proxy);
+        finish(command, b"").stdout
+    };
+    assert_eq!(learn(), "far awayfar away", "control");
+    let own = br#"{"network": {"allowedDomains": ["a.far.example"]}}"#;
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(&tool, "user.landstrip.policy", own, flags).expect("setxattr");
+    let held = learn();
+    assert!(held.starts_with("far away") && held.matches("far away").count() == 1, "{held}");
+}
+
 /// A port is the run's own also where its client came first.
 #[test]
 fn a_client_may_come_before_its_server() {
